@@ -1,0 +1,76 @@
+"""What passes between a worker and the store: claimed work, ended attempts, and log lines.
+
+These are the messages of the worker port. A worker beside the database and one that speaks HTTP see the
+same ones.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Literal
+from uuid import UUID
+
+import msgspec
+
+from detent.model.execution import ErrorInfo, Outcome
+from detent.model.job import JobSpec
+
+
+class Claim(msgspec.Struct, frozen=True, gc=False):
+    """One claimed attempt. Every write about it carries (execution, attempt, token)."""
+
+    execution_id: UUID
+    job_id: UUID
+    attempt: int
+    token: int
+    failures: int
+    scheduled_for: datetime
+    revision: int
+    spec: JobSpec
+    payload: str
+
+
+class Finished(msgspec.Struct, frozen=True, gc=False):
+    """How one attempt ended, as its worker saw it. Instants are on the database's clock."""
+
+    claim: Claim
+    outcome: Outcome
+    started_at: datetime
+    finished_at: datetime
+    result: str | None = None
+    error: ErrorInfo | None = None
+    retryable: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class LogChunk:
+    execution_id: UUID
+    attempt: int
+    token: int
+    seq: int
+    stream: Literal["stdout", "stderr", "log"]
+    logged_at: datetime
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerInfo:
+    """One incarnation of a worker process."""
+
+    worker_id: UUID
+    name: str
+    host: str
+    pid: int
+    pools: tuple[str, ...]
+    slots: int
+    tasks: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Orders:
+    """A heartbeat's answer: whether this incarnation is still trusted, and what it must stop."""
+
+    alive: bool
+    draining: bool
+    cancel: tuple[tuple[UUID, int], ...]
