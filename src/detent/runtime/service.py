@@ -35,10 +35,10 @@ class Service(ABC):
     async def run_once(self) -> float | None:
         """Do one batch. Return the seconds to wait before the next tick; None means `every`, jittered."""
 
-    async def opened(self) -> None:
+    async def opened(self) -> None:  # noqa: B027 - a hook
         """Called once before the first tick."""
 
-    async def closed(self) -> None:
+    async def closed(self) -> None:  # noqa: B027 - a hook
         """Called once after the last tick."""
 
     def wake(self) -> None:
@@ -80,7 +80,7 @@ class Service(ABC):
             wait = await self.run_once()
         except StoreUnavailable as error:
             return self._pause(error)
-        except Exception:  # noqa: BLE001 - the border of a loop tick: a bad tick must not end the loop
+        except Exception:  # the border of a loop tick: a bad tick must not end the loop
             log.exception("%s: a tick failed", self.name)
             return self._pause(None)
         self._failures = 0

@@ -111,8 +111,8 @@ create table detent.fires (
     instants      integer,
     execution_id  uuid,
     revision      integer not null,
-    node_id       uuid not null,
-    epoch         bigint not null,
+    node_id       uuid,    -- absent when a person decided: a resume, a skip
+    epoch         bigint,
     tzdata        text,
     reason        text,
     primary key (job_id, nominal_at, generation, day),

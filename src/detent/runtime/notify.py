@@ -1,0 +1,100 @@
+"""Wake-ups. A NOTIFY is a hint that costs nothing when it is lost: every listener polls as well.
+
+A NOTIFY inside each transaction would cut concurrent commits to a third, because commits that notify take
+one global lock. So they are gathered after the commit and sent from a connection of their own; while one
+is under way the next ones pile up into a single statement.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from uuid import UUID
+
+from detent.runtime.service import Service
+from detent.store.database import Database, Dedicated
+
+TIMERS = "detent_timers"
+QUEUE = "detent_queue"
+
+# A payload may have 8,000 bytes; beyond this many ids a full look is cheaper anyway.
+MOST_IDS = 200
+EVERYTHING = "*"
+
+
+class Notifier(Service):
+    """Sends gathered wake-ups."""
+
+    name = "notifier"
+    every = 60.0
+
+    def __init__(self, database: Database) -> None:
+        super().__init__()
+        self._database = database
+        self._timers: set[UUID] = set()
+        self._pools: set[str] = set()
+
+    def timers(self, job_ids: Iterable[UUID]) -> None:
+        """Tell schedulers that these jobs' timers changed."""
+        self._timers.update(job_ids)
+        self.wake()
+
+    def queue(self, pools: Iterable[str]) -> None:
+        """Tell workers that these pools have new work."""
+        self._pools.update(pools)
+        self.wake()
+
+    async def run_once(self) -> float | None:
+        timers, self._timers = self._timers, set()
+        pools, self._pools = self._pools, set()
+        messages = [(QUEUE, pool) for pool in pools]
+        if timers:
+            few = len(timers) <= MOST_IDS
+            messages.append((TIMERS, ",".join(map(str, timers)) if few else EVERYTHING))
+        if messages:
+            channels, payloads = zip(*messages, strict=True)
+            await self._database.execute(
+                "select pg_notify(c, p) from unnest($1::text[], $2::text[]) as m(c, p)",
+                list(channels),
+                list(payloads),
+            )
+        return None
+
+
+class Listener(Service):
+    """Listens on one channel and calls back with each payload; `lost` after any break in between."""
+
+    name = "listener"
+    every = 5.0
+
+    def __init__(
+        self,
+        database: Database,
+        channel: str,
+        heard: Callable[[str], None],
+        lost: Callable[[], None],
+    ) -> None:
+        super().__init__()
+        self._database = database
+        self._channel = channel
+        self._heard = heard
+        self._lost = lost
+        self._connection: Dedicated | None = None
+
+    async def run_once(self) -> float | None:
+        if self._connection is None or self._connection.is_closed():
+            self._connection = await self._database.dedicated()
+            await self._connection.listen(self._channel, self._on_message)
+            self._lost()  # whatever was said before we listened is unknown
+        else:
+            async with asyncio.timeout(5):
+                await self._connection.execute("select 1")  # a dead peer shows itself
+        return None
+
+    def _on_message(self, payload: str) -> None:
+        if not self.stopping:
+            self._heard(payload)
+
+    async def closed(self) -> None:
+        if self._connection is not None:
+            await self._connection.close()
