@@ -1,0 +1,139 @@
+"""Ended attempts, gathered and recorded in batches.
+
+A batch goes out when 500 have gathered, 2 ms after the first, or at once when the worker has nothing else
+to do: one commit then stands for hundreds of attempts under load, and a lone attempt waits for nobody.
+What the store did not record was stale: the attempt had been taken away. That is counted, never repeated.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from uuid import UUID
+
+import msgspec
+
+from detent.execute.ending import clean, say
+from detent.execute.port import Port
+from detent.execute.retry import Persistent
+from detent.model.execution import ErrorInfo
+from detent.model.work import Finished
+
+log = logging.getLogger("detent.worker")
+
+BATCH = 500
+GATHER_SECONDS = 0.002
+
+# Past either of these the worker claims no more until the store has caught up.
+MOST_WAITING = 5_000
+MOST_BYTES = 64 * 1024 * 1024
+
+
+class Reporter:
+    """Keeps ended attempts until they are recorded."""
+
+    def __init__(self, port: Port) -> None:
+        self._port = port
+        self._waiting: deque[Finished] = deque()
+        self._bytes = 0
+        self._sending = 0
+        self._some = asyncio.Event()
+        self._due = asyncio.Event()
+        self._empty = asyncio.Event()
+        self._empty.set()
+        self._persistent = Persistent("ended attempts")
+        self._unfit: set[tuple[UUID, int]] = set()
+        self.recorded = 0
+        self.stale_writes = 0
+
+    def add(self, finished: Finished) -> None:
+        waiting = self._waiting
+        waiting.append(finished)
+        if finished.result is not None:
+            self._bytes += len(finished.result)
+        if len(waiting) == 1:
+            self._some.set()
+            self._empty.clear()
+        elif len(waiting) == BATCH:
+            self._due.set()
+
+    def hurry(self) -> None:
+        """Nothing else is coming soon: send what there is."""
+        if self._waiting:
+            self._due.set()
+
+    @property
+    def full(self) -> bool:
+        return len(self._waiting) + self._sending >= MOST_WAITING or self._bytes >= MOST_BYTES
+
+    @property
+    def unrecorded(self) -> int:
+        return len(self._waiting) + self._sending
+
+    async def run(self) -> None:
+        while True:
+            await self._some.wait()
+            if not self._due.is_set():
+                await self._gather()
+            batch = self._take()
+            await self._record(batch)
+            self._sending = 0
+            if not self._waiting:
+                self._empty.set()
+
+    async def drained(self, seconds: float) -> bool:
+        """Wait until everything is recorded, but not longer than this."""
+        self.hurry()
+        try:
+            async with asyncio.timeout(seconds):
+                await self._empty.wait()
+        except TimeoutError:
+            return False
+        return True
+
+    async def _gather(self) -> None:
+        try:
+            async with asyncio.timeout(GATHER_SECONDS):
+                await self._due.wait()
+        except TimeoutError:
+            pass
+
+    def _take(self) -> list[Finished]:
+        waiting = self._waiting
+        batch = [waiting.popleft() for _ in range(min(BATCH, len(waiting)))]
+        self._sending = len(batch)
+        if len(waiting) < BATCH:
+            self._due.clear()
+        if not waiting:
+            self._some.clear()
+        return batch
+
+    async def _record(self, batch: list[Finished]) -> None:
+        recorded = await self._persistent.send(self._port.finish, batch, self._refused)
+        self._bytes -= sum(len(f.result) for f in batch if f.result is not None)
+        self.recorded += len(recorded)
+        if len(recorded) < len(batch):
+            self._tell_stale(batch, recorded | self._unfit)
+            self._unfit.clear()
+
+    def _tell_stale(self, batch: list[Finished], recorded: set[tuple[UUID, int]]) -> None:
+        stale = [f.claim for f in batch if (f.claim.execution_id, f.claim.attempt) not in recorded]
+        if stale:
+            self.stale_writes += len(stale)
+            log.warning(
+                "%d ended attempts were not ours any more and changed nothing, first %s attempt %d",
+                len(stale), stale[0].execution_id, stale[0].attempt,
+            )  # fmt: skip
+
+    def _refused(self, finished: Finished, error: Exception) -> None:
+        """One report that the store cannot take: its attempt fails with that reason instead."""
+        claim = finished.claim
+        log.error("the end of %s attempt %d was refused: %s", claim.execution_id, claim.attempt, say(error))
+        self._unfit.add((claim.execution_id, claim.attempt))
+        told = finished.error
+        if told is not None and told.type == "Unrecordable":
+            return  # the plainest report there is was refused too; the lease decides
+        message = f"the result could not be recorded: {say(error)}"
+        plain = ErrorInfo("Unrecordable", clean(message))
+        self.add(msgspec.structs.replace(finished, outcome="failed", result=None, error=plain))
