@@ -98,10 +98,7 @@ class Child:
         try:
             self._process = await asyncio.create_subprocess_exec(
                 *self._command,
-                env={
-                    **self._environment,
-                    "DETENT_SUPERVISED": f"{self.label}:{theirs.fileno()}:{os.getpid()}",
-                },
+                env={**self._environment, "DETENT_SUPERVISED": bond},
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=sys.stderr.fileno(),
                 pass_fds=(theirs.fileno(),),
