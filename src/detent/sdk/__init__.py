@@ -1,0 +1,1 @@
+"""What users import. `from detent import task, Client` is the short way."""
