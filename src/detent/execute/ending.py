@@ -39,6 +39,7 @@ class Ending(NamedTuple):
 SUCCEEDED = Ending("succeeded")
 CANCELLED = Ending("cancelled")
 RELEASED = Ending("released")
+LOST = Ending("worker_lost")
 
 
 def failed(kind: str, message: str, *, retryable: bool = True, exit_code: int | None = None) -> Ending:

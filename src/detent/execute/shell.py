@@ -52,10 +52,9 @@ class ShellExecutor:
         """Run to the end. Cancelling this ends the whole process tree before it returns."""
         command = task.command
         argv = ["/bin/sh", "-c", command] if isinstance(command, str) else list(command)
-        if not argv:
-            return failed("CommandNotFound", "the command is empty")
-        if task.cwd is not None and not Path(task.cwd).is_dir():
-            return failed("BadDirectory", f"cwd {task.cwd!r} is not a directory on this worker")
+        refusal = _refusal(argv, task.cwd)
+        if refusal is not None:
+            return refusal
         program = Program(output)
         try:
             with _payload_file(claim.payload) as stdin:
@@ -84,6 +83,14 @@ class ShellExecutor:
         if len(claim.payload) <= PAYLOAD_IN_ENVIRONMENT:
             about["DETENT_PAYLOAD"] = claim.payload
         return {**self._inherited, **task.env, **about}
+
+
+def _refusal(argv: list[str], cwd: str | None) -> Ending | None:
+    if not argv:
+        return failed("CommandNotFound", "the command is empty")
+    if cwd is not None and not Path(cwd).is_dir():
+        return failed("BadDirectory", f"cwd {cwd!r} is not a directory on this worker")
+    return None
 
 
 def _payload_file(payload: str) -> BinaryIO:

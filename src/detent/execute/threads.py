@@ -55,6 +55,7 @@ class Threads:
             if errand.done.cancelled():
                 errand.abandoned = True
                 self.abandoned += 1
+                log.warning("a task's thread cannot be stopped and is left behind; %d are", self.abandoned)
             raise
 
     def close(self) -> None:

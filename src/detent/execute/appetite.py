@@ -1,0 +1,38 @@
+"""How many attempts a worker asks for.
+
+Free slots always. Beyond them it claims ahead, so that a lane that finishes finds the next attempt in
+memory, but only what will start at once: work that waits here is work that an idle worker elsewhere cannot
+take. So the prefetch follows the pace: as many as ended lately in the time one may reasonably wait, and
+never more than there are slots. A worker of hour-long jobs prefetches nothing.
+"""
+
+from __future__ import annotations
+
+import math
+
+# Prefetched work should start within this time at the present pace ...
+START_WITHIN = 0.05
+# ... which is an average over about this long.
+PACE_WINDOW = 0.2
+
+
+class Appetite:
+    def __init__(self, slots: int) -> None:
+        self._slots = slots
+        self._recent = 0.0  # ended attempts, fading
+        self._seen = 0
+        self._at = 0.0
+        self.prefetch = 0
+
+    def limit(self, now: float, ended: int, running: int, queued: int) -> int:
+        """How many to claim now. `ended` counts all attempts that ever ended; `now` is monotonic."""
+        fade = math.exp(-(now - self._at) / PACE_WINDOW)
+        self._recent = self._recent * fade + (ended - self._seen)
+        self._seen, self._at = ended, now
+        self.prefetch = min(self._slots, int(self._recent / PACE_WINDOW * START_WITHIN))
+        return max(0, self._slots + self.prefetch - running - queued)
+
+    @property
+    def low_water(self) -> int:
+        """Claim again when no more than this many are left in memory."""
+        return self.prefetch // 2
