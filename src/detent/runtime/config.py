@@ -6,7 +6,6 @@ environment. All problems are gathered and reported together, so that one try is
 
 from __future__ import annotations
 
-import ipaddress
 import math
 import os
 import re
@@ -157,6 +156,11 @@ def forget_secrets() -> None:
     os.environ.pop("DETENT_DATABASE", None)
 
 
+def wants_colour() -> bool:
+    """Whether the user has not asked for plain output, as no-color.org has it."""
+    return not os.environ.get("NO_COLOR")
+
+
 def _text(raw: Any) -> str:
     return str(raw).strip()
 
@@ -245,6 +249,8 @@ def _http(raw: Any) -> str:
 
 
 def _loopback(raw: Any) -> str:
+    import ipaddress
+
     text = _text(raw).strip("[]")
     try:
         fine = text == "localhost" or ipaddress.ip_address(unquote(text)).is_loopback

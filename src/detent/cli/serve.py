@@ -1,0 +1,105 @@
+"""`detent api | scheduler | worker | keeper`: one role in this process, until SIGINT or SIGTERM.
+
+Below a supervisor (`detent up`) the role reports to it instead of to the terminal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import click
+
+from detent.cli.exits import code_of, lines_of
+from detent.cli.options import API, EVERY_ROLE, WORKER, settings
+from detent.model.errors import DetentError, StartupError
+from detent.runtime import logs
+from detent.runtime.bond import Bond
+from detent.runtime.config import Config, forget_secrets, load, supervision
+
+Role = Callable[[Config, str, Callable[[str], None]], Awaitable[None]]
+
+EXAMPLES = """\b
+Examples:
+  detent {role} --database postgresql://detent@db.example.org/detent
+  detent {role} --data .detent       # beside a running `detent up`
+{more}"""
+
+
+@click.command(epilog=EXAMPLES.format(role="api", more="  detent api --port 9000\n"))
+@settings(*EVERY_ROLE, *API)
+def api(**flags: Any) -> int:
+    """Run the HTTP server alone."""
+    return _run("api", flags)
+
+
+@click.command(epilog=EXAMPLES.format(role="scheduler", more=""))
+@settings(*EVERY_ROLE)
+def scheduler(**flags: Any) -> int:
+    """Run a scheduler alone: it fires what is due."""
+    return _run("scheduler", flags)
+
+
+@click.command(epilog=EXAMPLES.format(role="worker", more="  detent worker --import my.tasks --slots 50\n"))
+@settings(*EVERY_ROLE, *WORKER)
+def worker(**flags: Any) -> int:
+    """Run a worker alone: it runs what was fired.
+
+    On SIGTERM it takes no new work, and running work finishes or is handed back.
+    """
+    return _run("worker", flags)
+
+
+@click.command(epilog=EXAMPLES.format(role="keeper", more=""))
+@settings(*EVERY_ROLE, "heartbeat", "lease")
+def keeper(**flags: Any) -> int:
+    """Run a keeper alone: it rescues the work of lost workers and tends the history."""
+    return _run("keeper", flags)
+
+
+def database_of(config: Config) -> str:
+    """The database to use: the one that was named, or the one that runs in the data folder."""
+    from detent.store.embedded import find_running
+
+    url = config.database or find_running(config.data)
+    if url is None:
+        raise StartupError(
+            f"no database: nothing runs in {config.data}; start it with `detent up --data {config.data}`, "
+            "or name another with --database"
+        )
+    return url
+
+
+def _run(name: str, flags: dict[str, Any]) -> int:
+    described = supervision()
+    bond = Bond.from_text(described) if described else None
+    try:
+        config = load(flags).config
+        if bond:
+            bond.watch(config.grace)
+        logs.configure(config, bond.label if bond else name)
+        _serve(name, config, bond.ready if bond else click.echo)
+    except DetentError as error:
+        if bond is None:
+            raise
+        bond.failed(" ".join(line.strip() for line in lines_of(error)), code_of(error))
+        return code_of(error)
+    return 0
+
+
+def _serve(name: str, config: Config, ready: Callable[[str], None]) -> None:
+    import uvloop
+
+    from detent.cli import roles
+    from detent.cli.imports import import_tasks
+
+    url = database_of(config)
+    if name == "worker":
+        forget_secrets()
+        import_tasks(config.imports)
+    role: Role = getattr(roles, f"run_{name}")
+
+    async def serve() -> None:
+        await role(config, url, ready)
+
+    uvloop.run(serve())

@@ -1,0 +1,61 @@
+"""`detent up`: everything on this machine, with one command."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import click
+
+from detent import __version__
+from detent.cli.options import API, EVERY_ROLE, WORKER, settings
+from detent.runtime import logs
+from detent.runtime.config import Config, load, masked
+
+EXAMPLES = """\b
+Examples:
+  detent up
+  detent up --data /srv/detent --port 9000 --import my.tasks --workers 2 --slots 50
+  detent up --database postgresql://detent@db.example.org/detent
+"""
+
+
+@click.command(epilog=EXAMPLES)
+@settings(*EVERY_ROLE, *API, *WORKER, "workers")
+def up(**flags: Any) -> None:
+    """Run everything on this machine: database, server, scheduler, keeper and workers.
+
+    The database is a PostgreSQL of its own in --data, unless --database names another. A process that dies
+    is started again. Ctrl-C (or SIGTERM) stops all of it in order; a second one in a hurry.
+    """
+    config = load(flags).config
+    logs.configure(config, "up")
+    from detent.runtime.supervisor import Supervisor, Up
+
+    def announce(up: Up) -> None:
+        click.echo(banner(up.config, up.seconds))
+
+    asyncio.run(Supervisor(config, announce).run())
+
+
+def banner(config: Config, seconds: float) -> str:
+    where = "" if config.address == Config().address else f" --url {config.address}"
+    data = (
+        f"data       {_short(config.data)}"
+        if config.database is None
+        else f"database   {masked(config.database)}"
+    )
+    return f"""detent {__version__} · everything is up ({seconds:.1f} s)
+  dashboard  {config.address}/
+  api        {config.address}/api/v1
+  {data}
+  first job  detent job create hello --shell 'echo hello' --cron '* * * * *'{where}
+  stop with Ctrl-C"""
+
+
+def _short(path: Path) -> str:
+    try:
+        return str(path.resolve().relative_to(Path.cwd()))
+    except ValueError:
+        return str(path)
