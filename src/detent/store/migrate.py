@@ -20,7 +20,7 @@ import asyncpg
 
 from detent import __version__
 from detent.model.errors import SchemaMismatch, StartupError
-from detent.store.database import Dedicated, connect, keep_trying, session
+from detent.store.session import Dedicated, connect, keep_trying, session
 from detent.store.sql import Queries
 from detent.store.unavailable import sentence_for, store_errors
 
