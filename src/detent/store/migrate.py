@@ -134,7 +134,8 @@ async def _apply(
     connection: asyncpg.Connection[asyncpg.Record], migrations: list[Migration], migration: Migration
 ) -> bool:
     queries = Queries.load()
-    async with connection.transaction():
+    # Read committed, whatever the server's default: after the wait we must see what the others did.
+    async with connection.transaction(isolation="read_committed"):
         await connection.execute(queries.lock_migrations)
         if migration not in compare(migrations, await _read(connection)):
             return False

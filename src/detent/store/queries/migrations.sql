@@ -6,7 +6,13 @@ select pg_advisory_xact_lock(7308604759847858533::bigint);
 
 -- name: has_migrations
 -- Whether this database has a record of migrations.
-select to_regclass('detent.migrations') is not null;
+-- Reads the tables, because to_regclass answers from a cache that waiting for an advisory lock does not
+-- refresh: it would not see what the one before us has just made.
+select exists (
+    select from pg_catalog.pg_class c
+    join pg_catalog.pg_namespace n on n.oid = c.relnamespace
+    where n.nspname = 'detent' and c.relname = 'migrations' and c.relkind = 'r'
+);
 
 -- name: make_schema
 -- The one room for everything.

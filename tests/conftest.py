@@ -1,0 +1,116 @@
+"""One PostgreSQL for the whole run, and a fresh, migrated database for every test that asks."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from itertools import count
+from typing import TypeVar
+
+import asyncpg
+import pytest
+
+from detent.store.database import Database
+from detent.store.embedded import Embedded, discard, temporary_folder
+from detent.store.migrate import migrate
+
+T = TypeVar("T")
+
+TEMPLATE = "detent_template"
+_numbers = count(1)
+
+
+@pytest.fixture
+def need() -> Callable[[str], str]:
+    """`need("podman")` gives the program's path, or skips the test and says why; in CI that is a failure."""
+
+    def find(tool: str) -> str:
+        path = shutil.which(tool)
+        if path is None:
+            missing(f"{tool} is not installed")
+        assert path is not None
+        return path
+
+    return find
+
+
+def missing(reason: str) -> None:
+    if os.environ.get("CI") == "true":
+        pytest.fail(f"{reason}, and CI skips nothing")
+    pytest.skip(reason)
+
+
+@pytest.fixture(scope="session")
+def server() -> Iterator[Embedded]:
+    """The one PostgreSQL of this run."""
+    folder = temporary_folder("detent-test-")
+    embedded = Embedded(folder)
+    try:
+        embedded.start()
+        yield embedded
+    finally:
+        embedded.stop()
+        discard(folder)
+
+
+@pytest.fixture(scope="session")
+def template(server: Embedded) -> str:
+    """A database with the real schema, which the others are copied from."""
+    _apart(lambda: _administer(server, f"create database {TEMPLATE}"))
+    _apart(lambda: migrate(url_of(server, TEMPLATE)))
+    return TEMPLATE
+
+
+@pytest.fixture
+def empty_database_url(server: Embedded) -> Iterator[str]:
+    """A database with nothing in it."""
+    yield from _database(server, "template1")
+
+
+@pytest.fixture
+def database_url(server: Embedded, template: str) -> Iterator[str]:
+    """A database with the schema and nothing else."""
+    yield from _database(server, template)
+
+
+@pytest.fixture
+async def db(database_url: str) -> AsyncIterator[Database]:
+    """An open Database on a fresh database."""
+    database = await Database.open(database_url, size=4, application_name="detent test")
+    yield database
+    await database.close()
+
+
+def url_of(server: Embedded, name: str) -> str:
+    return server.url.replace("/detent?", f"/{name}?")
+
+
+def _database(server: Embedded, template: str) -> Iterator[str]:
+    name = f"detent_test_{next(_numbers)}"
+    _apart(lambda: _administer(server, f"create database {name} template {template}"))
+    try:
+        yield url_of(server, name)
+    finally:
+        if server.alive():
+            _apart(lambda: _administer(server, f"drop database {name} with (force)"))
+
+
+async def _administer(server: Embedded, statement: str) -> None:
+    connection = await asyncpg.connect(url_of(server, "postgres"))
+    try:
+        await connection.execute(statement)
+    finally:
+        await connection.close()
+
+
+def _apart(work: Callable[[], Awaitable[T]]) -> T:
+    """Run async work to its end on a loop and thread of its own, so that any test can use the result."""
+
+    async def main() -> T:
+        return await work()
+
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(asyncio.run, main()).result()
