@@ -40,6 +40,10 @@ class Absent(NotFound):
 class Ambiguous(InvalidInput):
     """Several things go by this name."""
 
+    def __init__(self, message: str, candidates: Sequence[str]) -> None:
+        super().__init__(FieldError("", "ambiguous", message))
+        self.candidates = tuple(candidates)
+
 
 def code_of(error: DetentError) -> Exit:
     from detent.model.errors import StoreUnavailable
@@ -64,6 +68,8 @@ def field_errors(error: DetentError) -> Sequence[FieldError]:
 def lines_of(error: DetentError) -> list[str]:
     """The error in words: one line, then one for each field unless the first says it all."""
     errors = field_errors(error)
+    if isinstance(error, Ambiguous):
+        return [_field(errors[0]), *(f"  {candidate}" for candidate in error.candidates)]
     if len(errors) == 1:
         return [_field(errors[0])]
     if errors:

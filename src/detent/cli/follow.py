@@ -1,0 +1,1 @@
+"""Shows an execution's output as it is written."""
