@@ -32,6 +32,10 @@ class Appetite:
         self.prefetch = min(self._slots, int(self._recent / PACE_WINDOW * START_WITHIN))
         return max(0, self._slots + self.prefetch - running - queued)
 
+    def forget(self, ended: int) -> None:
+        """Prefetched work found no lane in time: the pace of before says nothing about now."""
+        self._recent, self._seen = 0.0, ended
+
     @property
     def low_water(self) -> int:
         """Claim again when no more than this many are left in memory."""

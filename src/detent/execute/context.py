@@ -32,10 +32,11 @@ class Context:
     """Given to a task that asks for it. All of it may be used from any thread.
 
     `token` fences: a system outside that remembers the highest token it has seen can refuse the writes of
-    an attempt that was given up on. `interruption` belongs to the worker; a task reads `cancelled`.
+    an attempt that was given up on. `interruption`, `ended` and `output` belong to the worker; a task reads
+    `cancelled`.
     """
 
-    __slots__ = ("_claim", "_open_output", "_payload", "_trusted", "interruption", "output")
+    __slots__ = ("_claim", "_open_output", "_payload", "_trusted", "ended", "interruption", "output")
 
     def __init__(
         self, claim: Claim, open_output: Callable[[Claim], Output], trusted: Callable[[], bool]
@@ -46,6 +47,7 @@ class Context:
         self._payload: Any = _UNREAD
         self.interruption: Interruption | None = None
         self.output: Output | None = None
+        self.ended = False
 
     @property
     def execution_id(self) -> UUID:
@@ -85,8 +87,9 @@ class Context:
         return self.interruption is None and self._trusted()
 
     def log(self, message: object) -> None:
-        """Write a line to the execution's logs."""
-        self.writer().write("log", f"{message}\n")
+        """Write a line to the execution's logs. A thread that was left behind writes nothing any more."""
+        if not self.ended:
+            self.writer().write("log", f"{message}\n")
 
     def writer(self) -> Output:
         """The attempt's output, opened by the first that writes."""

@@ -102,6 +102,7 @@ class Crew:
         """An attempt is over: pass its end on, after its output if it wrote any."""
         self.running -= 1
         self.ended += 1
+        context.ended = True
         finished = self._finished(claim, ending, started_at)
         if context.output is not None:
             self.desk.shipper.end(context.output, finished)

@@ -27,9 +27,9 @@ while read -r verb group; do
   esac
 done
 [ "$groups" = ' ' ] && exit 0
-for group in $groups; do kill -TERM -- "-$group" 2>/dev/null; done
+for group in $groups; do kill -s TERM -- "-$group" 2>/dev/null; done
 sleep 3
-for group in $groups; do kill -KILL -- "-$group" 2>/dev/null; done
+for group in $groups; do kill -s KILL -- "-$group" 2>/dev/null; done
 """
 
 

@@ -12,6 +12,7 @@ import asyncio
 import os
 import signal
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import BinaryIO
 
 from detent.execute.output import Output, StreamName
@@ -23,6 +24,26 @@ READ_BYTES = 64 * 1024
 LAST_BYTES = 2 * 1024
 
 _LOOK_EVERY = 0.02
+
+
+def _living(group: int) -> bool:
+    """Whether a process group has a member that is not a zombie.
+
+    Orphans become children of process 1, which in a container is often one that never reaps: a dead group
+    then stays a valid target of signals. Where there is no /proc nobody can tell.
+    """
+    processes = Path("/proc")
+    if not (processes / "self" / "stat").exists():
+        return True
+    for process in processes.iterdir():
+        if process.name.isdigit():
+            try:
+                state, _, member_of = (process / "stat").read_text().rpartition(")")[2].split()[:3]
+            except (OSError, ValueError):  # gone since
+                continue
+            if int(member_of) == group and state != "Z":
+                return True
+    return False
 
 
 class _Pipe:
@@ -126,7 +147,7 @@ class Program:
             async with asyncio.timeout(seconds):
                 assert self._process is not None
                 await self._process.wait()
-                while self._signal(0):
+                while self._signal(0) and _living(self.group):
                     await asyncio.sleep(_LOOK_EVERY)
                 await self._read_on(PIPE_PATIENCE)
         except TimeoutError:

@@ -52,7 +52,7 @@ class ShellExecutor:
         """Run to the end. Cancelling this ends the whole process tree before it returns."""
         command = task.command
         argv = ["/bin/sh", "-c", command] if isinstance(command, str) else list(command)
-        refusal = _refusal(argv, task.cwd)
+        refusal = _refusal(argv, task)
         if refusal is not None:
             return refusal
         program = Program(output)
@@ -85,11 +85,16 @@ class ShellExecutor:
         return {**self._inherited, **task.env, **about}
 
 
-def _refusal(argv: list[str], cwd: str | None) -> Ending | None:
-    if not argv:
+def _refusal(argv: list[str], task: ShellTask) -> Ending | None:
+    """What no program can be given. Event loops differ in what they make of it: cut it short, or raise."""
+    if not argv or not argv[0]:
         return failed("CommandNotFound", "the command is empty")
-    if cwd is not None and not Path(cwd).is_dir():
-        return failed("BadDirectory", f"cwd {cwd!r} is not a directory on this worker")
+    if any("\0" in text for text in (*argv, *task.env, *task.env.values(), task.cwd or "")):
+        return failed("CommandNotStarted", "a command and its environment cannot have NUL characters")
+    if any(not name or "=" in name for name in task.env):
+        return failed("CommandNotStarted", "a variable of the environment needs a name without '='")
+    if task.cwd is not None and not Path(task.cwd).is_dir():
+        return failed("BadDirectory", f"cwd {task.cwd!r} is not a directory on this worker")
     return None
 
 

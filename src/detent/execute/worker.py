@@ -165,6 +165,7 @@ class Worker(Service):
             await self._join()
         if crew.queue and (self._draining or time.monotonic() - crew.moved_at > PREFETCH_PATIENCE):
             crew.handed_back.extend(crew.take_queue())
+            self._appetite.forget(crew.ended)
         await self._release()
         if self._draining:
             return None
