@@ -41,10 +41,15 @@ class Guard:
         self._pipe: int | None = None
         self._process: subprocess.Popen[bytes] | None = None
 
+    def ready(self) -> None:
+        """Stand by before a program starts, so that naming its group is all that is left to do then."""
+        if self._pipe is None:
+            self._start()
+
     def begin(self, group: int) -> None:
         """From now on this process group ends with the worker."""
         self._groups.add(group)
-        if self._pipe is None or not self._say(f"begin {group}"):
+        if not self._say(f"begin {group}"):
             self._start()
 
     def end(self, group: int) -> None:

@@ -55,6 +55,7 @@ class ShellExecutor:
         refusal = _refusal(argv, task)
         if refusal is not None:
             return refusal
+        self._guard.ready()
         program = Program(output)
         try:
             with _payload_file(claim.payload) as stdin:

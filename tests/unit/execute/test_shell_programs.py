@@ -10,18 +10,13 @@ import time
 from pathlib import Path
 
 import pytest
-import uvloop
 from scripted_port import claim_of, until
 
+from detent.execute.guard import Guard
 from detent.execute.output import Output
 from detent.execute.shell import ShellExecutor, inherited
 from detent.model.job import ShellTask
 from detent.runtime.clock import Clock
-
-
-@pytest.fixture(params=[asyncio.DefaultEventLoopPolicy, uvloop.EventLoopPolicy], ids=["asyncio", "uvloop"])
-def event_loop_policy(request):
-    return request.param()
 
 
 class Run:
@@ -250,16 +245,23 @@ async def test_no_descriptor_is_left_open(run):
 
 WORKER = """
 import asyncio, os, sys
+from pathlib import Path
+sys.path.insert(0, {here!r})
+from scripted_port import claim_of, until
 from detent.execute.output import Output
 from detent.execute.shell import ShellExecutor
-from detent.runtime.clock import Clock
-sys.path.insert(0, {here!r})
-from scripted_port import claim_of
 from detent.model.job import ShellTask
+from detent.runtime.clock import Clock
+
 async def main():
     executor = ShellExecutor(os.environ)
     claim = claim_of(ShellTask("sleep 300 & echo $! $$ >> {seen}; wait"))
-    await executor.run(claim.spec.task, claim, Output(claim, Clock(), lambda _: None))
+    output = Output(claim, Clock(), lambda _: None)
+    running = asyncio.create_task(executor.run(claim.spec.task, claim, output))
+    await until(lambda: executor._guard._groups)
+    Path("{seen}.guarded").touch()
+    await running
+
 asyncio.run(main())
 """
 
@@ -269,7 +271,42 @@ async def test_programs_die_with_a_worker_that_is_killed(tmp_path):
     code = WORKER.format(here=str(Path(__file__).parent), seen=seen)
     worker = await asyncio.create_subprocess_exec(sys.executable, "-c", code)
     tree = await pids(seen, 2)
+    await until((tmp_path / "pids.guarded").exists)
     assert all(alive(pid) for pid in tree)
     worker.kill()
     await worker.wait()
-    await until(lambda: not any(alive(pid) for pid in tree))
+    try:
+        await until(lambda: not any(alive(pid) for pid in tree))
+    finally:
+        for pid in filter(alive, tree):
+            os.kill(pid, 9)
+
+
+async def test_a_guard_that_is_killed_is_replaced_and_knows_the_groups(tmp_path):
+    guard = Guard()
+    first, second = [
+        await asyncio.create_subprocess_exec("sleep", "300", start_new_session=True) for _ in range(2)
+    ]
+    guard.begin(first.pid)
+    guard._process.kill()
+    guard._process.wait()
+    guard.begin(second.pid)
+    guard.close()  # as if the worker were gone
+    await asyncio.wait_for(asyncio.gather(first.wait(), second.wait()), 10)
+
+
+async def test_the_guard_leaves_alone_what_has_ended(tmp_path):
+    guard = Guard()
+    spared, ended = [
+        await asyncio.create_subprocess_exec("sleep", "300", start_new_session=True) for _ in range(2)
+    ]
+    for program in (spared, ended):
+        guard.begin(program.pid)
+    guard.end(spared.pid)
+    watched = guard._process
+    guard.close()
+    await asyncio.wait_for(ended.wait(), 10)
+    await asyncio.to_thread(watched.wait, 10)
+    assert spared.returncode is None
+    spared.kill()
+    await spared.wait()

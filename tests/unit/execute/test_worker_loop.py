@@ -8,7 +8,6 @@ import time
 from datetime import timedelta
 
 import pytest
-import uvloop
 from scripted_port import ScriptedPort, ScriptedPulse, claim_of, until, working
 
 from detent.execute import crew as crews
@@ -16,11 +15,6 @@ from detent.execute.appetite import Appetite
 from detent.execute.registry import Registry
 from detent.model.job import ShellTask
 from detent.model.work import Orders
-
-
-@pytest.fixture(params=[asyncio.DefaultEventLoopPolicy, uvloop.EventLoopPolicy], ids=["asyncio", "uvloop"])
-def event_loop_policy(request):
-    return request.param()
 
 
 class Tasks(Registry):
