@@ -24,6 +24,7 @@ log = logging.getLogger("detent.worker")
 
 BATCH = 200
 MOST_CHARACTERS = 32 * 1024 * 1024
+MOST_WAITING = 10_000
 ROOM_PATIENCE = 5.0
 
 
@@ -81,6 +82,10 @@ class LogShipper:
             self._empty.clear()
             self._some.set()
             self._due.set()
+
+    @property
+    def full(self) -> bool:
+        return len(self._queue) >= MOST_WAITING
 
     async def room(self) -> None:
         """Wait while the store is slower than the attempts. A store that is away is not waited for."""

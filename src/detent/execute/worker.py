@@ -171,7 +171,7 @@ class Worker(Service):
             return None
         if not self._heartbeat.trusted():
             return MISTRUST
-        if self._reporter.full:
+        if self._reporter.full or self._shipper.full:
             return HOLD_BACK
         limit = self._appetite.limit(time.monotonic(), crew.ended, crew.running, len(crew.queue))
         crew.low_water = self._appetite.low_water
