@@ -6,7 +6,9 @@ It starts the same processes as `detent up` and only watches: every line it show
 from __future__ import annotations
 
 import contextlib
+import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -19,6 +21,8 @@ import click
 
 from detent.cli.times import milliseconds
 from detent.model.errors import StartupError
+from detent.runtime.bond import Word
+from detent.runtime.config import environment_of_child
 from detent.sdk.failures import ClientError
 
 if TYPE_CHECKING:
@@ -48,48 +52,63 @@ class Tally:
 
 
 @click.command()
-@click.option("--keep", is_flag=True, hidden=True)
-def demo(keep: bool) -> int:
+def demo() -> int:
     """Watch a few jobs run on a temporary system. Ends by itself, and leaves nothing behind."""
     from detent.sdk.client import Client
     from detent.store.embedded import discard, temporary_folder
 
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # end as with Ctrl-C: nothing stays behind
     click.echo("starting a temporary system (PostgreSQL, api, scheduler, keeper, worker) ...")
     folder = temporary_folder("detent-demo-")
     try:
         with _system(folder) as url, Client(url) as client:
             tally = _show(client)
     finally:
-        if not keep:
-            discard(folder)
+        discard(folder)
     _summary(tally)
     return 0 if tally.succeeded and not tally.other else 1
 
 
 @contextlib.contextmanager
 def _system(folder: Path) -> Iterator[str]:
-    """A `detent up` of our own on a free port; yields its address once it is ready."""
+    """A `detent up` of our own on a free port, tied to our life; yields its address once it is ready."""
     from detent.runtime.supervisor import free_port
 
     port = free_port("127.0.0.1", 0)
     command = [sys.executable, "-m", "detent", "up", "--data", str(folder), "--port", str(port)]
-    command += ["--import", "detent.cli.demo_tasks", "--log-level", "warning", "--grace", "2"]
-    # Its own session: Ctrl-C is ours, and we stop it in order.
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True)
-    try:
-        assert process.stdout is not None
-        if "is up" not in process.stdout.readline():
-            raise StartupError("the temporary system did not start")
-        yield f"http://127.0.0.1:{port}"
-    finally:
-        process.send_signal(signal.SIGTERM)
+    command += ["--import", "detent.cli.demo_tasks", "--log-level", "error", "--grace", "2"]
+    ours, theirs = socket.socketpair()
+    with ours:
+        with theirs:
+            process = subprocess.Popen(
+                command,
+                env=environment_of_child(f"demo:{theirs.fileno()}:{os.getpid()}"),
+                pass_fds=(theirs.fileno(),),
+                stdin=subprocess.DEVNULL,
+                start_new_session=True,  # Ctrl-C is ours, and we stop it in order
+            )
         try:
-            process.wait(STOP_PATIENCE)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-        if process.stdout is not None:
-            process.stdout.close()
+            _until_ready(ours)
+            yield f"http://127.0.0.1:{port}"
+        finally:
+            process.terminate()
+            try:
+                process.wait(STOP_PATIENCE)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+
+def _until_ready(bond: socket.socket) -> None:
+    bond.settimeout(START_PATIENCE)
+    try:
+        with bond.makefile("rb") as words:
+            line = words.readline()
+    except TimeoutError:
+        raise StartupError(f"the temporary system is not ready after {START_PATIENCE:g} s") from None
+    word = Word.decode(line) if line else Word("failed", "it ended by itself")
+    if word.kind != "ready":
+        raise StartupError(f"the temporary system did not start: {word.text}")
 
 
 def _show(client: Client) -> Tally:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 import click
 
 from detent.cli.exits import Absent
-from detent.cli.follow import follow_logs
 from detent.cli.output import as_json as print_json
 from detent.cli.output import details, table
 from detent.cli.remote import connect, find_job, talks_to_server
@@ -155,7 +154,8 @@ def logs(execution_id: str | None, job: str | None, follow: bool, url: str | Non
     client = connect(url)
     wanted = _which(client, execution_id, job)
     if follow:
-        follow_logs(client, wanted)
+        for piece in client.follow(wanted):
+            click.echo(piece, nl=False)
     elif as_json:
         print_json({"execution_id": wanted, "text": client.logs(wanted)})
     else:

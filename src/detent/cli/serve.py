@@ -17,7 +17,9 @@ from detent.runtime import logs
 from detent.runtime.bond import Bond
 from detent.runtime.config import Config, forget_secrets, load, supervision
 
-Role = Callable[[Config, str, Callable[[str], None]], Awaitable[None]]
+Ready = Callable[[str], None]
+Body = Callable[[Config, Ready], None]
+Role = Callable[[Config, str, Ready], Awaitable[None]]
 
 EXAMPLES = """\b
 Examples:
@@ -70,15 +72,19 @@ def database_of(config: Config) -> str:
     return url
 
 
-def _run(name: str, flags: dict[str, Any]) -> int:
+def run_reporting(name: str, flags: dict[str, Any], body: Body, closing_seconds: float = 0.0) -> int:
+    """Run `body` as this process's purpose, and report to a supervisor if there is one.
+
+    `closing_seconds` is what it needs after its grace when its supervisor is gone.
+    """
     described = supervision()
     bond = Bond.from_text(described) if described else None
     try:
         config = load(flags).config
         if bond:
-            bond.watch(config.grace)
+            bond.watch(config.grace + closing_seconds)
         logs.configure(config, bond.label if bond else name)
-        _serve(name, config, bond.ready if bond else click.echo)
+        body(config, bond.ready if bond else click.echo)
     except DetentError as error:
         if bond is None:
             raise
@@ -87,16 +93,21 @@ def _run(name: str, flags: dict[str, Any]) -> int:
     return 0
 
 
-def _serve(name: str, config: Config, ready: Callable[[str], None]) -> None:
+def _run(name: str, flags: dict[str, Any]) -> int:
+    return run_reporting(name, flags, lambda config, ready: _serve(name, config, ready))
+
+
+def _serve(name: str, config: Config, ready: Ready) -> None:
+    url = database_of(config)
+    if name == "worker":
+        from detent.cli.imports import import_tasks
+
+        forget_secrets()
+        import_tasks(config.imports)
     import uvloop
 
     from detent.cli import roles
-    from detent.cli.imports import import_tasks
 
-    url = database_of(config)
-    if name == "worker":
-        forget_secrets()
-        import_tasks(config.imports)
     role: Role = getattr(roles, f"run_{name}")
 
     async def serve() -> None:

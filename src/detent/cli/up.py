@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +11,10 @@ import click
 
 from detent import __version__
 from detent.cli.options import API, EVERY_ROLE, WORKER, settings
-from detent.runtime import logs
-from detent.runtime.config import Config, load, masked
+from detent.cli.serve import run_reporting
+from detent.runtime.config import Config, masked
+
+CLOSING_SECONDS = 60.0
 
 EXAMPLES = """\b
 Examples:
@@ -23,20 +26,25 @@ Examples:
 
 @click.command(epilog=EXAMPLES)
 @settings(*EVERY_ROLE, *API, *WORKER, "workers")
-def up(**flags: Any) -> None:
+def up(**flags: Any) -> int:
     """Run everything on this machine: database, server, scheduler, keeper and workers.
 
     The database is a PostgreSQL of its own in --data, unless --database names another. A process that dies
     is started again. Ctrl-C (or SIGTERM) stops all of it in order; a second one in a hurry.
     """
-    config = load(flags).config
-    logs.configure(config, "up")
+    return run_reporting("up", flags, _supervise, CLOSING_SECONDS)
+
+
+def _supervise(config: Config, ready: Callable[[str], None]) -> None:
     from detent.runtime.supervisor import Supervisor, Up
 
     def announce(up: Up) -> None:
-        click.echo(banner(up.config, up.seconds))
+        ready(banner(up.config, up.seconds))
 
-    asyncio.run(Supervisor(config, announce).run())
+    async def supervise() -> None:
+        await Supervisor(config, announce).run()
+
+    asyncio.run(supervise())
 
 
 def banner(config: Config, seconds: float) -> str:

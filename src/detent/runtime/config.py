@@ -146,6 +146,12 @@ def environment_of(config: Config, database: str) -> dict[str, str]:
     return environment
 
 
+def environment_of_child(bond: str) -> dict[str, str]:
+    """Our environment, without our settings, for a system of its own that is bound to us."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("DETENT_")}
+    return {**kept, "DETENT_SUPERVISED": bond}
+
+
 def supervision() -> str | None:
     """What a supervisor told this process about itself; None if nobody supervises it."""
     return os.environ.pop("DETENT_SUPERVISED", None)

@@ -139,6 +139,7 @@ class Supervisor:
                 raise StartupError(f"not ready after {START_PATIENCE:g} s: {late}")
         finally:
             ready.cancel()
+            await asyncio.gather(ready, return_exceptions=True)
 
     async def _mend_database(self) -> None:
         if self._embedded is None:

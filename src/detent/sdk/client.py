@@ -19,7 +19,7 @@ from types import TracebackType
 from typing import Any, Self
 from urllib.parse import quote
 
-from detent.sdk.connection import Connection
+from detent.sdk.connection import Connection, events
 from detent.sdk.failures import ClientError, WaitTimeout
 from detent.sdk.records import Execution, Job
 
@@ -125,6 +125,16 @@ class Client:
         _, _, data = self._connection.call("GET", path, headers={"accept": "text/plain"})
         return data.decode(errors="replace")
 
+    def follow(self, execution_id: str) -> Iterator[str]:
+        """What an execution writes, piece by piece, until it is over."""
+        path = f"{BASE}/executions/{_part(execution_id)}/logs"
+        with self._connection.stream(path, {"follow": "true"}, "text/event-stream") as lines:
+            for event, data in events(lines):
+                if event == "end":
+                    return
+                if event in ("log", "message"):
+                    yield _text_of(data)
+
     def wait(self, work: Job | Execution | str, timeout: float = 60.0) -> Execution:
         """Wait until an execution is closed and return it.
 
@@ -208,6 +218,15 @@ def _wire(field: str, value: Any) -> Any:
             raise ValueError(f"{value!r} has no zone: say which, for example tzinfo=datetime.UTC")
         return value.isoformat()
     return value
+
+
+def _text_of(data: str) -> str:
+    """The text of a log event: an object with its stream and time around it, or bare."""
+    try:
+        decoded = json.loads(data)
+    except ValueError:
+        return data
+    return str(decoded["text"]) if isinstance(decoded, dict) and "text" in decoded else data
 
 
 def _execution_id(work: Execution | str | Job) -> str:

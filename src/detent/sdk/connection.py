@@ -12,7 +12,7 @@ import http.client
 import json
 import select
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 from urllib.parse import urlencode, urlsplit
 
@@ -134,6 +134,23 @@ class Connection:
         if self._kept is not None:
             self._kept.close()
             self._kept = None
+
+
+def events(lines: Iterable[bytes]) -> Iterator[tuple[str, str]]:
+    """Server-sent events as (name, data); comments, which keep the connection alive, are left out."""
+    name, data = "message", list[str]()
+    for line in lines:
+        text = line.decode(errors="replace").rstrip("\r\n")
+        field, _, value = text.partition(":")
+        value = value.removeprefix(" ")
+        if text == "":
+            if data:
+                yield name, "\n".join(data)
+            name, data = "message", []
+        elif field == "event":
+            name = value
+        elif field == "data":
+            data.append(value)
 
 
 def _hung_up(connection: http.client.HTTPConnection) -> bool:

@@ -1,1 +1,0 @@
-"""Shows an execution's output as it is written."""
