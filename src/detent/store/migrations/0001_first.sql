@@ -161,6 +161,7 @@ create table detent.live (
 create unique index live_in_claim_order on detent.live (pool, class, rank);
 create unique index one_open_execution_per_exclusive_key on detent.live (exclusive_key) where exclusive_key is not null;
 create index live_of_a_job on detent.live (job_id, execution_id);
+create index live_to_cancel on detent.live (execution_id) where cancel_requested_at is not null;
 create sequence detent.ranks;
 
 -- History ----------------------------------------------------------------------------------------------------

@@ -1,0 +1,62 @@
+"""Claims due executions of a worker's pools from PostgreSQL, with their definitions.
+
+A claim statement reads only `live`. Definitions are immutable, so they are fetched once per revision and
+kept; a queue of a million executions of one job costs one read of its payload.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Sequence
+from uuid import UUID
+
+import msgspec
+
+from detent.model.job import JobSpec
+from detent.model.work import Claim
+from detent.store import work
+from detent.store.database import Database, Record
+
+KEEP_DEFINITIONS = 10_000
+# Large payloads are not worth keeping for a second execution that may never come.
+KEEP_PAYLOAD = 4096
+
+_decode = msgspec.json.Decoder(JobSpec).decode
+Definition = tuple[JobSpec, str]
+
+
+class Claimer:
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._definitions: OrderedDict[tuple[UUID, int], Definition] = OrderedDict()
+
+    async def claim(self, worker_id: UUID, pools: Sequence[str], limit: int) -> list[Claim]:
+        rows: list[Record] = []
+        for pool in pools:
+            if len(rows) < limit:
+                rows += await work.claim(self._database, worker_id, pool, limit - len(rows))
+        if not rows:
+            return []
+        found = await self._look_up({(row["job_id"], row["revision"]) for row in rows})
+        rows.sort(key=lambda row: (row["class"], row["rank"]))
+        return [
+            Claim(
+                row["execution_id"], row["job_id"], row["attempt"], row["token"], row["failures"],
+                row["scheduled_for"], row["revision"], *found[row["job_id"], row["revision"]],
+            )
+            for row in rows
+        ]  # fmt: skip
+
+    async def _look_up(self, wanted: set[tuple[UUID, int]]) -> dict[tuple[UUID, int], Definition]:
+        kept = self._definitions
+        found = {key: kept[key] for key in wanted if key in kept}
+        unknown = [key for key in wanted if key not in found]
+        if unknown:
+            for row in await work.definitions(self._database, unknown):
+                key = (row["job_id"], row["revision"])
+                found[key] = (_decode(row["spec"]), row["payload"])
+                if len(row["payload"]) <= KEEP_PAYLOAD:
+                    kept[key] = found[key]
+            while len(kept) > KEEP_DEFINITIONS:
+                kept.popitem(last=False)
+        return found

@@ -1,0 +1,86 @@
+"""Records ended attempts in batches, one fenced statement for those that close and one for those that wait.
+
+A crash before a statement leaves the rows running: the rescuer takes them. A crash after it loses nothing.
+When the reply is lost the worker says it all again: rows that no longer match are looked up in the history
+by (execution, attempt, token), and what is found there was recorded by this very attempt.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+
+import msgspec
+
+from detent.finish.decide import Close, decide
+from detent.model.work import Finished
+from detent.store import work
+from detent.store.database import Database
+from detent.store.partitions import with_partitions
+from detent.store.work import Closing, Pair, Returning
+
+_encode = msgspec.json.Encoder().encode
+
+
+class Recorder:
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def record(self, batch: Sequence[Finished]) -> set[Pair]:
+        """Record what ended; answers the pairs recorded. The others are stale."""
+        closing: list[Closing] = []
+        waiting: list[tuple[Returning, Finished]] = []
+        for finished in batch:
+            decision = decide(finished)
+            if isinstance(decision, Close):
+                closing.append(_closing(finished, decision))
+            else:
+                row = Returning(
+                    finished.claim.execution_id, finished.claim.attempt, finished.claim.token, decision.state,
+                    finished.outcome, finished.started_at, finished.finished_at, _error(finished),
+                    decision.delay, decision.counted, decision.reason,
+                )  # fmt: skip
+                waiting.append((row, finished))
+        done: set[Pair] = set()
+        if waiting:
+            done |= await self._put_back(waiting, closing)
+        if closing:
+            closing.sort(key=lambda row: row.execution_id.bytes)
+            done |= await with_partitions(
+                self._database, lambda: work.close(self._database, closing), closing
+            )
+        missing = [f for f in batch if (f.claim.execution_id, f.claim.attempt) not in done]
+        if missing:
+            done |= await self._read_back(missing)
+        return done
+
+    async def _put_back(self, waiting: list[tuple[Returning, Finished]], closing: list[Closing]) -> set[Pair]:
+        waiting.sort(key=lambda pair: pair[0].execution_id.bytes)
+        rows = [row for row, _ in waiting]
+        done = await with_partitions(self._database, lambda: work.put_back(self._database, rows), rows)
+        # What is left was asked to cancel meanwhile, or is stale; the fence of the closing tells which.
+        cancelled = Close("cancelled", reason="cancelled on request")
+        closing.extend(
+            _closing(finished, cancelled)
+            for row, finished in waiting
+            if (row.execution_id, row.attempt) not in done
+        )
+        return done
+
+    async def _read_back(self, missing: Sequence[Finished]) -> set[Pair]:
+        since = min(f.started_at for f in missing).date() - timedelta(days=1)
+        keys = [(f.claim.execution_id, f.claim.attempt, f.claim.token) for f in missing]
+        return await work.recorded(self._database, keys, since)
+
+
+def _closing(finished: Finished, decision: Close) -> Closing:
+    claim = finished.claim
+    return Closing(
+        claim.execution_id, claim.attempt, claim.token, decision.status, finished.outcome,
+        finished.started_at, finished.finished_at, finished.result, _error(finished),
+        claim.spec.callback_url, decision.counted, decision.reason,
+    )  # fmt: skip
+
+
+def _error(finished: Finished) -> str | None:
+    return None if finished.error is None else _encode(finished.error).decode().replace("\\u0000", "\\ufffd")

@@ -1,0 +1,64 @@
+"""What to do about one due timer. Pure."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from functools import lru_cache
+
+import msgspec
+
+from detent.model.ids import day_true, execution_id, filed_day, schedule_key
+from detent.model.job import CLASSES, JobSpec
+from detent.store.timers import DueTimer, Firing
+from detent.when.misfire import CatchUp, catch_up
+from detent.when.of import rule_of
+from detent.when.rule import NextFires, Once, Rule
+
+_decode = msgspec.json.Decoder(JobSpec).decode
+
+
+@lru_cache(maxsize=20_000)
+def _spec(text: str) -> JobSpec:
+    return _decode(text)
+
+
+@lru_cache(maxsize=20_000)
+def _rule(text: str, armed_at: datetime | None) -> Rule:
+    spec = _spec(text)
+    return rule_of(spec, armed_at or datetime.min)
+
+
+def rule_for(timer: DueTimer) -> Rule:
+    spec = _spec(timer.spec)
+    # A cron rule does not depend on when it was set: a million jobs share one rule object.
+    return _rule(timer.spec, None if spec.cron is not None else timer.armed_at)
+
+
+def decide(timer: DueTimer, now: datetime, epoch: int, memo: NextFires) -> Firing:
+    """The one firing of a due timer at `now`: its instant, or the latest of those that passed."""
+    rule = rule_for(timer)
+    spec = _spec(timer.spec)
+    following = None if isinstance(rule, Once) else memo.next_fire(rule, timer.due_at)
+    if following is None or following > now:
+        fate = CatchUp(timer.due_at, None, None, 0, following)
+    else:
+        fate = catch_up(rule, timer.due_at, now)
+    fire_at = fate.fire_at or timer.due_at
+    key = schedule_key(timer.generation, fire_at)
+    execution = execution_id(day_true(fire_at, now), timer.job_id, "schedule", key)
+    return Firing(
+        job_id=timer.job_id,
+        version=timer.version,
+        due_at=timer.due_at,
+        fire_at=fire_at,
+        next_at=fate.next_at,
+        execution_id=execution,
+        day=filed_day(execution),
+        revision=timer.revision,
+        pool=spec.pool,
+        klass=CLASSES[spec.priority],
+        ends_job=spec.once,
+        skipped_through=fate.skipped_through,
+        skipped=fate.skipped_count or None,
+        epoch=epoch,
+    )

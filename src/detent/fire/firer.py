@@ -1,0 +1,163 @@
+"""The firer: waits for the next due timer of its shards and fires what is due, in batches.
+
+The wheel holds the horizon, loaded by range scan and told of changes by wake-ups; a scan of the next
+seconds every second is the safety net under both. Firing a batch is one transaction. A batch that fails is
+halved until the row at fault stands alone: that one is parked with the reason, the others go on.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from importlib.metadata import version
+from uuid import UUID
+
+from detent.fire.decide import decide
+from detent.fire.node import Node
+from detent.fire.wheel import Wheel
+from detent.model.errors import DetentError, StoreUnavailable
+from detent.runtime.clock import Clock
+from detent.runtime.notify import EVERYTHING, Notifier
+from detent.runtime.service import Service
+from detent.store import timers
+from detent.store.database import Database
+from detent.store.partitions import with_partitions
+from detent.store.timers import DueTimer, Firing
+from detent.when.rule import NextFires
+
+log = logging.getLogger("detent.firer")
+
+HORIZON = timedelta(seconds=60)
+TOP_UP_BEFORE = timedelta(seconds=20)
+SCAN_AHEAD = timedelta(seconds=2)
+SCAN_EVERY = timedelta(seconds=1)
+PER_SHARD = 2000
+BATCH = 1000
+
+
+class Firer(Service):
+    name = "firer"
+    every = 0.5
+
+    def __init__(self, database: Database, clock: Clock, node: Node, notifier: Notifier) -> None:
+        super().__init__()
+        self._database = database
+        self._clock = clock
+        self._node = node
+        self._notifier = notifier
+        self._memo = NextFires()
+        self._wheel = Wheel()
+        self._changed: set[UUID] = set()
+        self._reload = True
+        self._loaded_until = clock.now()
+        self._scan_at = clock.now()
+        self._tzdata = version("tzdata")
+        self.fired = 0
+
+    def hear(self, payload: str) -> None:
+        """A wake-up said that these jobs' timers changed."""
+        if payload == EVERYTHING:
+            self._scan_at = self._clock.now()
+        else:
+            self._changed.update(UUID(part) for part in payload.split(","))
+        self.wake()
+
+    def reload(self) -> None:
+        """Something may have been missed: look at everything again."""
+        self._reload = True
+        self.wake()
+
+    async def run_once(self) -> float | None:
+        if not self._node.epochs:
+            return 0.05
+        await self._refresh()
+        now = self._clock.now()
+        while due := self._wheel.pop_due(now, BATCH):
+            try:
+                await self._fire(due)
+            except StoreUnavailable:
+                self._reload = True  # whether it committed is for the table to say
+                raise
+            now = self._clock.now()
+        return self._pause()
+
+    def _pause(self) -> float:
+        if self._changed or self._reload:
+            return 0.0
+        now = self._clock.now()
+        until = self._scan_at
+        if (following := self._wheel.next_due()) is not None:
+            until = min(until, following)
+        return max(0.0, (until - now).total_seconds())
+
+    async def _refresh(self) -> None:
+        now = self._clock.now()
+        if self._reload:
+            self._reload = False
+            self._wheel.clear()
+            await self._load(now + HORIZON)
+        elif self._loaded_until - now < TOP_UP_BEFORE:
+            await self._load(now + HORIZON)
+        elif now >= self._scan_at:
+            self._scan_at = now + SCAN_EVERY
+            await self._load(now + SCAN_AHEAD)
+        if self._changed:
+            changed, self._changed = self._changed, set()
+            for job_id in changed:
+                self._wheel.remove(job_id)
+            for timer in await timers.of_jobs(self._database, list(changed)):
+                self._keep(timer)
+
+    async def _load(self, horizon: datetime) -> None:
+        for timer in await timers.due(self._database, list(self._node.epochs), horizon, PER_SHARD):
+            self._wheel.insert(timer)
+        # A shard with more timers than one load gives is topped up by the scan of the next seconds.
+        self._loaded_until = max(self._loaded_until, horizon)
+
+    def _keep(self, timer: DueTimer) -> None:
+        if timer.shard in self._node.epochs and timer.due_at <= self._loaded_until:
+            self._wheel.insert(timer)
+
+    async def _fire(self, due: Sequence[DueTimer]) -> None:
+        now = self._clock.now()
+        batch: list[tuple[DueTimer, Firing]] = []
+        for timer in due:
+            try:
+                batch.append((timer, decide(timer, now, self._node.epochs.get(timer.shard, 0), self._memo)))
+            except (DetentError, ValueError, ArithmeticError, LookupError, TypeError) as error:
+                await self._park(timer, f"its rule cannot be evaluated: {error}")
+        if batch:
+            batch.sort(key=lambda pair: pair[0].job_id.bytes)
+            await self._apply(batch)
+
+    async def _apply(self, batch: Sequence[tuple[DueTimer, Firing]]) -> None:
+        firings = [firing for _, firing in batch]
+        try:
+            moved = await with_partitions(
+                self._database,
+                lambda: timers.fire(self._database, firings, self._node.node_id, self._tzdata),
+                firings,
+            )
+        except StoreUnavailable:
+            raise
+        except Exception as error:  # the border of a batch: the row at fault is found by halving
+            if len(batch) == 1:
+                await self._park(batch[0][0], f"firing failed: {type(error).__name__}: {error}")
+                return
+            half = len(batch) // 2
+            await self._apply(batch[:half])
+            await self._apply(batch[half:])
+            return
+        self.fired += len(moved)
+        self._notifier.queue({firing.pool for firing in firings if firing.job_id in moved})
+        for timer, firing in batch:
+            if timer.job_id not in moved:
+                self._changed.add(timer.job_id)  # changed under us: read it again
+            elif firing.next_at is not None:
+                self._keep(timer._replace(due_at=firing.next_at, version=timer.version + 1))
+
+    async def _park(self, timer: DueTimer, reason: str) -> None:
+        log.error("job %s is parked: %s", timer.job_id, reason)
+        epoch = self._node.epochs.get(timer.shard, 0)
+        await timers.park(self._database, timer, reason, self._node.node_id, epoch)

@@ -1,0 +1,82 @@
+-- name: due_timers
+-- The next due timers of the given shards up to a horizon, at most so many a shard, with what firing needs.
+-- One descent of the index for each shard: rows read follow the answer, not the number of jobs.
+select t.job_id, t.tenant, t.due_at, t.version, t.generation, t.shard, r.revision, r.spec::text as spec, r.armed_at
+from unnest($1::smallint[]) as s (shard)
+cross join lateral (
+    select d.* from detent.timers d
+    where d.shard = s.shard and d.status = 'scheduled' and d.due_at <= $2::timestamptz
+    order by d.due_at, d.job_id
+    limit $3::integer
+) t
+join detent.jobs j on j.job_id = t.job_id
+join detent.job_revisions r on r.job_id = j.job_id and r.revision = j.revision;
+
+-- name: timers_of
+-- The scheduled timers among the given jobs, with what firing needs.
+select t.job_id, t.tenant, t.due_at, t.version, t.generation, t.shard, r.revision, r.spec::text as spec, r.armed_at
+from detent.timers t
+join detent.jobs j on j.job_id = t.job_id
+join detent.job_revisions r on r.job_id = j.job_id and r.revision = j.revision
+where t.job_id = any($1::uuid[]) and t.status = 'scheduled';
+
+-- name: fire_batch
+-- Fires due timers: advances each, writes its ledger rows and queues its execution, all or nothing a batch.
+-- Before it: nothing happened. After it: the version has moved, a repeat changes no row. Beside it: the
+-- compare-and-set on (version, due_at) lets one through. Rows come sorted by job_id, so they lock in order.
+with advanced as (
+    update detent.timers t
+    set due_at = f.next_at,
+        status = case when f.next_at is null then 'done' else 'scheduled' end,
+        decided_through = f.fire_at,
+        version = t.version + 1,
+        fired = t.fired + 1
+    from unnest($1::uuid[], $2::bigint[], $3::timestamptz[], $4::timestamptz[], $5::timestamptz[], $6::uuid[],
+                $7::date[], $8::integer[], $9::text[], $10::smallint[], $11::boolean[], $12::timestamptz[],
+                $13::integer[], $14::bigint[])
+         as f (job_id, version, due_at, fire_at, next_at, execution_id,
+               day, revision, pool, class, ends_job, skipped_through, skipped, epoch)
+    where t.job_id = any(array[f.job_id]) and t.version = f.version and t.due_at = f.due_at
+      and t.status = 'scheduled' and f.fire_at <= clock_timestamp()
+    returning t.tenant, t.generation, f.*, clock_timestamp() as decided_at
+), ledger as (
+    insert into detent.fires (tenant, job_id, generation, nominal_at, day, decision, decided_at, execution_id,
+                              revision, node_id, epoch, tzdata)
+    select a.tenant, a.job_id, a.generation, a.fire_at, a.day,
+           case when a.decided_at > a.fire_at + interval '1 second' then 'fired_late' else 'fired' end,
+           a.decided_at, a.execution_id, a.revision, $15::uuid, a.epoch, $16::text
+    from advanced a
+), skipped as (
+    insert into detent.fires (tenant, job_id, generation, nominal_at, day, decision, decided_at, through_at,
+                              instants, revision, node_id, epoch, tzdata, reason)
+    select a.tenant, a.job_id, a.generation, a.due_at, a.day, 'skipped_misfire', a.decided_at, a.skipped_through,
+           a.skipped, a.revision, $15::uuid, a.epoch, $16::text, 'a later instant was due as well; the latest ran'
+    from advanced a
+    where a.skipped_through is not null
+), queued as (
+    insert into detent.live (execution_id, job_id, scheduled_for, not_before, queued_at, rank, tenant, revision,
+                             class, ends_job, state, cause, pool)
+    select a.execution_id, a.job_id, a.fire_at, a.fire_at, a.decided_at, nextval('detent.ranks'), a.tenant,
+           a.revision, a.class, a.ends_job, 'queued', 'schedule', a.pool
+    from advanced a
+)
+select a.job_id, a.version + 1 as version from advanced a;
+
+-- name: park_timer
+-- Parks a timer whose rule raised: it harms itself only, and says why.
+with parked as (
+    update detent.timers t
+    set status = 'parked', parked_reason = $4::text, version = t.version + 1
+    where t.job_id = $1::uuid and t.version = $2::bigint and t.status = 'scheduled'
+    returning t.tenant, t.job_id, t.generation, t.due_at
+)
+insert into detent.fires (tenant, job_id, generation, nominal_at, day, decision, decided_at, revision, node_id,
+                          epoch, reason)
+select p.tenant, p.job_id, p.generation, p.due_at, (clock_timestamp() at time zone 'UTC')::date, 'parked',
+       clock_timestamp(), $3::integer, $5::uuid, $6::bigint, $4::text
+from parked p
+returning job_id;
+
+-- name: clock_us
+-- Microseconds since 1970 on the cluster's clock.
+select (extract(epoch from clock_timestamp()) * 1000000)::bigint;

@@ -1,0 +1,182 @@
+-- name: register_worker
+-- A new incarnation joins the fleet.
+insert into detent.workers (worker_id, tenant, name, host, pid, pools, slots, tasks, lease_seconds)
+values ($1::uuid, $2::integer, $3::text, $4::text, $5::integer, $6::text[], $7::integer, $8::text[],
+        $9::double precision)
+on conflict (worker_id) do nothing;
+
+-- name: beat_worker
+-- One beat for all attempts of a worker; a lost incarnation stays lost, and is told so by no row.
+update detent.workers w
+set beat = w.beat + 1, beat_at = clock_timestamp(), in_flight = $2::integer
+where w.worker_id = $1::uuid and w.status in ('live', 'draining')
+returning w.status;
+
+-- name: cancels_for_worker
+-- The attempts of a worker that somebody asked to cancel.
+select l.execution_id, l.attempt
+from detent.live l
+where l.worker_id = $1::uuid and l.state = 'running' and l.cancel_requested_at is not null;
+
+-- name: stop_worker
+-- A worker leaves of its own will.
+update detent.workers w set status = 'stopped', ended_at = clock_timestamp(), in_flight = 0
+where w.worker_id = $1::uuid and w.status in ('live', 'draining');
+
+-- name: claim
+-- Takes up to so many due executions of a pool, best class first, under one token for the batch, in the order
+-- of its index. The key share lock on the worker's row makes a rescue wait for this claim, or this claim see
+-- the rescue: no row can end up with a worker that was given up. Needs a live worker row.
+with me as materialized (
+    select w.worker_id from detent.workers w
+    where w.worker_id = $1::uuid and w.status = 'live'
+    for key share
+), taken as (
+    update detent.live l
+    set state = 'running', attempt = l.attempt + 1, token = (select detent.next_token()),
+        worker_id = (select worker_id from me), claimed_at = clock_timestamp(), reason = null
+    where (select worker_id from me) is not null
+      and l.ctid = any (array(
+        select c.ctid from detent.live c
+        where c.pool = $2::text and c.state in ('queued', 'retrying') and c.not_before <= clock_timestamp()
+        order by c.class, c.rank
+        limit $3::integer
+        for update skip locked))
+    returning l.execution_id, l.job_id, l.attempt, l.token, l.failures, l.scheduled_for, l.revision, l.class, l.rank
+)
+select t.execution_id, t.job_id, t.attempt, t.token, t.failures, t.scheduled_for, t.revision, t.class, t.rank
+from taken t;
+
+-- name: definitions
+-- The definitions of given revisions, for claims that meet one for the first time.
+select r.job_id, r.revision, r.spec::text as spec, r.payload
+from unnest($1::uuid[], $2::integer[]) as wanted (job_id, revision)
+join detent.job_revisions r on r.job_id = any(array[wanted.job_id]) and r.revision = wanted.revision;
+
+-- name: close_batch
+-- Closes ended attempts: the live row leaves, the closing row and the attempt's row are appended, a one-time
+-- job ends, a callback is queued, a dead letter is laid down. Fenced by (execution, attempt, token): a row
+-- that is not answered was somebody else's by then. A repeat finds no row and changes nothing.
+with closed as (
+    delete from detent.live l
+    using unnest($1::uuid[], $2::integer[], $3::bigint[], $4::text[], $5::text[], $6::timestamptz[],
+                 $7::timestamptz[], $8::text[], $9::text[], $10::text[], $11::integer[], $12::text[])
+          as f (execution_id, attempt, token, status, outcome, started_at,
+                finished_at, result, error, callback_url, counted, reason)
+    where l.execution_id = any(array[f.execution_id]) and l.attempt = f.attempt and l.token = f.token
+      and l.state = 'running'
+    returning l.*, f.status, f.outcome, f.started_at as attempt_started_at, f.finished_at, f.result, f.error,
+              f.callback_url, f.counted, f.reason as why
+), closing as (
+    insert into detent.executions (execution_id, job_id, scheduled_for, queued_at, started_at, finished_at, token,
+        worker_id, source_id, tenant, revision, attempt, failures, losses, class, status, cause, pool, result, error, reason)
+    select c.execution_id, c.job_id, c.scheduled_for, c.queued_at, coalesce(c.started_at, c.attempt_started_at),
+        c.finished_at, c.token, c.worker_id, c.source_id, c.tenant, c.revision, c.attempt, c.failures + c.counted,
+        c.losses, c.class, c.status, c.cause, c.pool, c.result, c.error, c.why
+    from closed c
+), tried as (
+    insert into detent.attempts (execution_id, attempt, day, tenant, token, worker_id, started_at, finished_at,
+        outcome, error)
+    select c.execution_id, c.attempt, (clock_timestamp() at time zone 'UTC')::date, c.tenant, c.token, c.worker_id,
+        c.attempt_started_at, c.finished_at, c.outcome, case when c.outcome = 'succeeded' then null else c.error end
+    from closed c
+), ended as (
+    insert into detent.job_ends (tenant, job_id, status, ended_at)
+    select c.tenant, c.job_id,
+        case c.status when 'succeeded' then 'completed' when 'cancelled' then 'cancelled' else 'failed' end,
+        c.finished_at
+    from closed c where c.ends_job
+    on conflict (job_id) do nothing
+), died as (
+    insert into detent.dead_letters (tenant, execution_id, job_id, revision, reason, error, died_at)
+    select c.tenant, c.execution_id, c.job_id, c.revision, coalesce(c.why, 'out_of_attempts'), c.error, c.finished_at
+    from closed c where c.status = 'dead_lettered'
+), called as (
+    insert into detent.callbacks (tenant, execution_id, job_id, url, not_before)
+    select c.tenant, c.execution_id, c.job_id, c.callback_url, clock_timestamp()
+    from closed c where c.callback_url is not null
+)
+select c.execution_id, c.attempt from closed c;
+
+-- name: return_batch
+-- Puts ended attempts back to wait: a failed one until its next attempt, a released one at once. Fenced. One
+-- that was asked to cancel is left for the closing statement: a cancel is never answered by another attempt.
+with mine as (
+    select l.execution_id, l.tenant, l.worker_id, f.attempt, f.token, f.state, f.outcome, f.started_at,
+           f.finished_at, f.error, f.delay, f.counted, f.reason
+    from unnest($1::uuid[], $2::integer[], $3::bigint[], $4::text[], $5::text[], $6::timestamptz[],
+                $7::timestamptz[], $8::text[], $9::interval[], $10::integer[], $11::text[])
+         as f (execution_id, attempt, token, state, outcome, started_at, finished_at, error, delay, counted, reason)
+    join detent.live l on l.execution_id = any(array[f.execution_id])
+    where l.attempt = f.attempt and l.token = f.token and l.state = 'running' and l.cancel_requested_at is null
+    order by l.execution_id
+    for update of l
+), waiting as (
+    update detent.live l
+    set state = m.state, not_before = clock_timestamp() + m.delay, worker_id = null, token = null, claimed_at = null,
+        failures = l.failures + m.counted, started_at = coalesce(l.started_at, m.started_at),
+        rank = nextval('detent.ranks'), reason = m.reason
+    from mine m
+    where l.execution_id = any(array[m.execution_id])
+)
+insert into detent.attempts (execution_id, attempt, day, tenant, token, worker_id, started_at, finished_at, outcome, error)
+select m.execution_id, m.attempt, (clock_timestamp() at time zone 'UTC')::date, m.tenant, m.token, m.worker_id,
+       m.started_at, m.finished_at, m.outcome, m.error
+from mine m
+returning execution_id, attempt;
+
+-- name: recorded_attempts
+-- Which of these attempts the history has, under these tokens: the answer to a finish whose reply was lost.
+select a.execution_id, a.attempt
+from unnest($1::uuid[], $2::integer[], $3::bigint[]) as f (execution_id, attempt, token)
+join detent.attempts a on a.execution_id = any(array[f.execution_id]) and a.attempt = f.attempt and a.token = f.token
+where a.day >= $4::date;
+
+-- name: append_logs
+-- Stores output of attempts that still hold their lease; answers those that did. A repeat is ignored.
+with mine as (
+    select l.execution_id, l.tenant, f.attempt, f.seq, f.stream, f.logged_at, f.text
+    from unnest($1::uuid[], $2::integer[], $3::bigint[], $4::integer[], $5::text[], $6::timestamptz[], $7::text[])
+         as f (execution_id, attempt, token, seq, stream, logged_at, text)
+    join detent.live l on l.execution_id = any(array[f.execution_id])
+    where l.attempt = f.attempt and l.token = f.token and l.state = 'running'
+), kept as (
+    insert into detent.logs (execution_id, attempt, seq, day, tenant, logged_at, stream, text)
+    select m.execution_id, m.attempt, m.seq, (m.logged_at at time zone 'UTC')::date, m.tenant, m.logged_at, m.stream, m.text
+    from mine m
+    on conflict do nothing
+)
+select distinct m.execution_id, m.attempt from mine m;
+
+-- name: present_workers
+-- The incarnations that should be beating.
+select w.worker_id, w.name, w.beat, w.lease_seconds,
+       w.beat_at + make_interval(secs => w.lease_seconds) < clock_timestamp() as expired
+from detent.workers w where w.status in ('live', 'draining');
+
+-- name: lock_silent_worker
+-- Locks a worker's row if it is still silent: same beat, lease over. Waits for claims under way.
+select w.worker_id from detent.workers w
+where w.worker_id = $1::uuid and w.beat = $2::bigint and w.status in ('live', 'draining')
+  and w.beat_at + make_interval(secs => w.lease_seconds) < clock_timestamp()
+for update;
+
+-- name: mark_worker_lost
+-- Gives an incarnation up for good.
+update detent.workers w set status = 'lost', ended_at = clock_timestamp(), in_flight = 0 where w.worker_id = $1::uuid;
+
+-- name: rows_of_worker
+-- Locks the live rows that a lost worker held, in order.
+select l.execution_id, l.attempt, l.token, l.cancel_requested_at is not null as cancelled, l.claimed_at, l.pool
+from detent.live l
+where l.worker_id = $1::uuid and l.state = 'running'
+order by l.execution_id
+for update;
+
+-- name: count_losses
+-- Remembers on requeued rows that a worker was lost under them.
+update detent.live l set losses = l.losses + 1 where l.execution_id = any($1::uuid[]);
+
+-- name: ensure_partitions
+-- Makes the day partitions of the history from one day through another.
+select detent.ensure_partitions($1::date, $2::date);

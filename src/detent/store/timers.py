@@ -1,0 +1,73 @@
+"""Timers as the scheduler sees them, and firing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import date, datetime
+from typing import NamedTuple
+from uuid import UUID
+
+from detent.store.database import Database, Record
+from detent.store.sql import Queries
+
+queries = Queries.load()
+
+
+class DueTimer(NamedTuple):
+    job_id: UUID
+    tenant: int
+    due_at: datetime
+    version: int
+    generation: int
+    shard: int
+    revision: int
+    spec: str
+    armed_at: datetime
+
+
+class Firing(NamedTuple):
+    """One decided timer, in the order of the statement's parameters."""
+
+    job_id: UUID
+    version: int
+    due_at: datetime
+    fire_at: datetime
+    next_at: datetime | None
+    execution_id: UUID
+    day: date
+    revision: int
+    pool: str
+    klass: int
+    ends_job: bool
+    skipped_through: datetime | None
+    skipped: int | None
+    epoch: int
+
+
+async def due(db: Database, shards: Sequence[int], horizon: datetime, per_shard: int) -> list[DueTimer]:
+    return _timers(await db.fetch(queries.due_timers, list(shards), horizon, per_shard))
+
+
+async def of_jobs(db: Database, job_ids: Sequence[UUID]) -> list[DueTimer]:
+    return _timers(await db.fetch(queries.timers_of, list(job_ids)))
+
+
+def _timers(rows: list[Record]) -> list[DueTimer]:
+    return [DueTimer(*row) for row in rows]
+
+
+async def fire(db: Database, firings: Sequence[Firing], node_id: UUID, tzdata: str) -> set[UUID]:
+    """Fire a batch in one transaction; answers the jobs whose timer moved."""
+    columns = [list(column) for column in zip(*firings, strict=True)]
+    rows = await db.fetch(queries.fire_batch, *columns, node_id, tzdata)
+    return {row["job_id"] for row in rows}
+
+
+async def park(db: Database, timer: DueTimer, reason: str, node_id: UUID, epoch: int) -> None:
+    await db.fetchval(
+        queries.park_timer, timer.job_id, timer.version, timer.revision, reason[:2000], node_id, epoch
+    )
+
+
+async def clock_us(db: Database) -> int:
+    return int(await db.fetchval(queries.clock_us))

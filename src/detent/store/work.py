@@ -1,0 +1,104 @@
+"""Claims, endings, logs and workers: the writes of running work, each fenced by its token."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import date, datetime, timedelta
+from typing import NamedTuple
+from uuid import UUID
+
+from detent.model.ids import DEFAULT_TENANT
+from detent.model.work import LogChunk, WorkerInfo
+from detent.store.database import Connection, Database, Record
+from detent.store.sql import Queries
+
+queries = Queries.load()
+
+Pair = tuple[UUID, int]
+
+
+class Closing(NamedTuple):
+    """One attempt that closes its execution, in the order of the statement's parameters."""
+
+    execution_id: UUID
+    attempt: int
+    token: int
+    status: str
+    outcome: str
+    started_at: datetime | None
+    finished_at: datetime
+    result: str | None
+    error: str | None
+    callback_url: str | None
+    counted: int
+    reason: str | None
+
+
+class Returning(NamedTuple):
+    """One attempt that leaves its execution open, in the order of the statement's parameters."""
+
+    execution_id: UUID
+    attempt: int
+    token: int
+    state: str
+    outcome: str
+    started_at: datetime | None
+    finished_at: datetime
+    error: str | None
+    delay: timedelta
+    counted: int
+    reason: str | None
+
+
+async def register(db: Database, info: WorkerInfo, lease_seconds: float) -> None:
+    await db.execute(
+        queries.register_worker, info.worker_id, DEFAULT_TENANT, info.name, info.host, info.pid,
+        list(info.pools), info.slots, list(info.tasks), lease_seconds,
+    )  # fmt: skip
+
+
+async def claim(db: Database, worker_id: UUID, pool: str, limit: int) -> list[Record]:
+    return await db.fetch(queries.claim, worker_id, pool, limit)
+
+
+async def definitions(db: Database, wanted: Sequence[tuple[UUID, int]]) -> list[Record]:
+    jobs, revisions = zip(*wanted, strict=True)
+    return await db.fetch(queries.definitions, list(jobs), list(revisions))
+
+
+async def close(db: Database | Connection, batch: Sequence[Closing]) -> set[Pair]:
+    return await _batch(db, queries.close_batch, batch)
+
+
+async def put_back(db: Database | Connection, batch: Sequence[Returning]) -> set[Pair]:
+    return await _batch(db, queries.return_batch, batch)
+
+
+async def _batch(db: Database | Connection, query: str, batch: Sequence[Closing | Returning]) -> set[Pair]:
+    rows = await db.fetch(query, *[list(column) for column in zip(*batch, strict=True)])
+    return {(row[0], row[1]) for row in rows}
+
+
+async def recorded(db: Database, ended: Sequence[tuple[UUID, int, int]], since: date) -> set[Pair]:
+    ids, attempts, tokens = zip(*ended, strict=True)
+    rows = await db.fetch(queries.recorded_attempts, list(ids), list(attempts), list(tokens), since)
+    return {(row[0], row[1]) for row in rows}
+
+
+async def append_logs(db: Database, chunks: Sequence[LogChunk]) -> set[Pair]:
+    """Store chunks; answers the attempts that still hold their lease."""
+    rows = await db.fetch(
+        queries.append_logs,
+        [c.execution_id for c in chunks], [c.attempt for c in chunks], [c.token for c in chunks],
+        [c.seq for c in chunks], [c.stream for c in chunks], [c.logged_at for c in chunks],
+        [c.text for c in chunks],
+    )  # fmt: skip
+    return {(row[0], row[1]) for row in rows}
+
+
+async def stop(db: Database, worker_id: UUID) -> None:
+    await db.execute(queries.stop_worker, worker_id)
+
+
+async def ensure_partitions(db: Database | Connection, first: date, last: date) -> int:
+    return int(await db.fetchval(queries.ensure_partitions, first, last))
