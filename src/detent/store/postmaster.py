@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -106,18 +107,18 @@ class Postmaster:
         return len(lines) >= 8 and lines[0] == str(self.pid) and lines[7].strip() == "ready"
 
     def complaint(self) -> str:
-        """What it said when it failed: its first FATAL or PANIC line, else its last words."""
+        """What it said when it failed, in a line: the fatal ones, else its last words."""
         try:
             with self._log.open("rb") as log:
                 log.seek(self._log_from)
                 said = log.read(1 << 20).decode(errors="replace").splitlines()
         except OSError:
             return "it left no message"
-        for word in ("FATAL:", "PANIC:", "could not"):
-            for line in said:
-                if word in line:
-                    return line.partition(word)[2].strip() if word.endswith(":") else line.strip()
-        return said[-1].strip() if said else "it left no message"
+        # A mistake in the settings is a LOG line of its own before a FATAL one that only says where.
+        marks = ("PANIC:", "FATAL:", "LOG:  invalid", "LOG:  unrecognized", "LOG:  syntax error")
+        told = [line for line in said if any(mark in line for mark in marks)] or said[-1:]
+        words = [re.sub(r"^.*?(PANIC|FATAL|LOG): +", "", line).strip() for line in told[:3]]
+        return "; ".join(words) or "it left no message"
 
     def stop(self) -> None:
         if self._process is None:
