@@ -61,7 +61,7 @@ async def test_ten_thousand_attempts_are_each_recorded_once_in_few_batches(tasks
     assert {f.claim.execution_id for f in port.finished} == {c.execution_id for c in claims}
     assert max(port.batches) <= 500
     assert len(port.batches) < 2_500
-    assert max(port.limits) <= 200
+    assert 100 < max(port.limits) <= 200
 
 
 async def test_no_more_attempts_run_at_once_than_there_are_slots(tasks):
@@ -82,16 +82,20 @@ async def test_suspended_attempts_do_not_hold_up_others(tasks):
         tasks.gate.set()
 
 
-async def test_prefetched_work_that_finds_no_lane_goes_back(tasks):
-    claims = [*(claim_of("nop") for _ in range(2000)), *(claim_of("hang") for _ in range(40))]
-    port = ScriptedPort(claims)
+async def test_prefetched_work_that_finds_no_lane_goes_back_and_stays_away(tasks):
+    port = ScriptedPort([claim_of("hang") for _ in range(40)])
     async with working(port, tasks, slots=10, grace=0.1) as worker:
         await until(lambda: tasks.running == 10)
-        ahead = worker.in_flight - 10
-        assert 0 < ahead <= 10
+        ahead = [claim_of("hang") for _ in range(3)]
+        worker._crew.add(ahead)
+        worker._crew.ended += 5_000  # as after a quick pace, which would prefetch again
         await until(lambda: port.released)
-        assert len(port.released) == ahead
+        assert port.released == ahead
+        claims = len(port.limits)
+        worker.wake()
+        await asyncio.sleep(0.1)
         assert worker.in_flight == 10
+        assert len(port.limits) == claims
 
 
 async def test_a_hint_starts_work_long_before_the_next_poll(tasks):
