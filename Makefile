@@ -1,0 +1,45 @@
+# Two commands do everything on a fresh machine: `make up` starts the whole system, `make test` tests it.
+.DEFAULT_GOAL := help
+.PHONY: help setup up demo test test-long check bench clean
+
+PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
+    command -v $$p >/dev/null && $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' && echo $$p && break; done)
+VENV := .venv
+STAMP := $(VENV)/.installed
+ARGS ?=
+
+help:  ## show this
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
+
+setup: $(STAMP)  ## make .venv with everything in it
+
+$(STAMP): pyproject.toml constraints.txt
+	@test -n "$(PYTHON)" || { echo "detent needs Python 3.11 or newer: install it, or name one with PYTHON=…" >&2; exit 1; }
+	@test -x $(VENV)/bin/python || $(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); \
+	    echo "this Python cannot make a virtual environment: install its venv package (Debian: apt install python3-venv)" >&2; exit 1; }
+	@$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@touch $(STAMP)
+
+up: setup  ## start the whole system (ARGS="--port 9000 --import my.tasks")
+	@exec $(VENV)/bin/detent up $(ARGS)
+
+demo: setup  ## see jobs happen on a temporary system, for half a minute at most
+	@$(VENV)/bin/detent demo $(ARGS)
+
+test: setup  ## run the tests
+	@$(VENV)/bin/python -m pytest -q -m "not long" $(ARGS)
+
+test-long: setup  ## run the tests and the whole sweeps
+	@$(VENV)/bin/python -m pytest -q $(ARGS)
+
+check: setup  ## lint, types, architecture
+	@$(VENV)/bin/ruff check .
+	@$(VENV)/bin/ruff format --check -q .
+	@$(VENV)/bin/mypy
+	@$(VENV)/bin/lint-imports
+
+bench: setup  ## measure, beside the raw database
+	@$(VENV)/bin/python -m bench $(ARGS)
+
+clean:  ## remove what was built; data folders stay
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
