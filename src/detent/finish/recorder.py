@@ -7,7 +7,7 @@ by (execution, attempt, token), and what is found there was recorded by this ver
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
 
 import msgspec
@@ -16,7 +16,7 @@ from detent.finish.decide import Close, decide
 from detent.model.work import Finished
 from detent.store import work
 from detent.store.database import Database
-from detent.store.partitions import with_partitions
+from detent.store.partitions import with_partitions_of
 from detent.store.work import Closing, Pair, Returning
 
 _encode = msgspec.json.Encoder().encode
@@ -46,9 +46,7 @@ class Recorder:
             done |= await self._put_back(waiting, closing)
         if closing:
             closing.sort(key=lambda row: row.execution_id.bytes)
-            done |= await with_partitions(
-                self._database, lambda: work.close(self._database, closing), closing
-            )
+            done |= await self._write(closing, lambda: work.close(self._database, closing))
         missing = [f for f in batch if (f.claim.execution_id, f.claim.attempt) not in done]
         if missing:
             done |= await self._read_back(missing)
@@ -57,7 +55,7 @@ class Recorder:
     async def _put_back(self, waiting: list[tuple[Returning, Finished]], closing: list[Closing]) -> set[Pair]:
         waiting.sort(key=lambda pair: pair[0].execution_id.bytes)
         rows = [row for row, _ in waiting]
-        done = await with_partitions(self._database, lambda: work.put_back(self._database, rows), rows)
+        done = await self._write(rows, lambda: work.put_back(self._database, rows))
         # What is left was asked to cancel meanwhile, or is stale; the fence of the closing tells which.
         cancelled = Close("cancelled", reason="cancelled on request")
         closing.extend(
@@ -66,6 +64,12 @@ class Recorder:
             if (row.execution_id, row.attempt) not in done
         )
         return done
+
+    async def _write(
+        self, rows: Sequence[Closing | Returning], write: Callable[[], Awaitable[set[Pair]]]
+    ) -> set[Pair]:
+        ids = [row.execution_id for row in rows]
+        return await with_partitions_of(self._database, rows[0].finished_at, ids, write)
 
     async def _read_back(self, missing: Sequence[Finished]) -> set[Pair]:
         since = min(f.started_at for f in missing).date() - timedelta(days=1)

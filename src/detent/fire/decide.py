@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import UTC, datetime
 from functools import lru_cache
 
 import msgspec
@@ -14,6 +14,7 @@ from detent.when.misfire import CatchUp, catch_up
 from detent.when.of import rule_of
 from detent.when.rule import NextFires, Once, Rule
 
+_ANY = datetime(1970, 1, 1, tzinfo=UTC)
 _decode = msgspec.json.Decoder(JobSpec).decode
 
 
@@ -23,15 +24,14 @@ def _spec(text: str) -> JobSpec:
 
 
 @lru_cache(maxsize=20_000)
-def _rule(text: str, armed_at: datetime | None) -> Rule:
-    spec = _spec(text)
-    return rule_of(spec, armed_at or datetime.min)
+def _rule(text: str, armed_at: datetime) -> Rule:
+    return rule_of(_spec(text), armed_at)
 
 
 def rule_for(timer: DueTimer) -> Rule:
     spec = _spec(timer.spec)
     # A cron rule does not depend on when it was set: a million jobs share one rule object.
-    return _rule(timer.spec, None if spec.cron is not None else timer.armed_at)
+    return _rule(timer.spec, _ANY if spec.cron is not None else timer.armed_at)
 
 
 def decide(timer: DueTimer, now: datetime, epoch: int, memo: NextFires) -> Firing:

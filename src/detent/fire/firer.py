@@ -22,7 +22,7 @@ from detent.runtime.notify import EVERYTHING, Notifier
 from detent.runtime.service import Service
 from detent.store import timers
 from detent.store.database import Database
-from detent.store.partitions import with_partitions
+from detent.store.partitions import with_partitions_of
 from detent.store.timers import DueTimer, Firing
 from detent.when.rule import NextFires
 
@@ -80,9 +80,9 @@ class Firer(Service):
                 self._reload = True  # whether it committed is for the table to say
                 raise
             now = self._clock.now()
-        return self._pause()
+        return self._until_due()
 
-    def _pause(self) -> float:
+    def _until_due(self) -> float:
         if self._changed or self._reload:
             return 0.0
         now = self._clock.now()
@@ -134,14 +134,15 @@ class Firer(Service):
     async def _apply(self, batch: Sequence[tuple[DueTimer, Firing]]) -> None:
         firings = [firing for _, firing in batch]
         try:
-            moved = await with_partitions(
+            moved = await with_partitions_of(
                 self._database,
+                self._clock.now(),
+                [firing.execution_id for firing in firings],
                 lambda: timers.fire(self._database, firings, self._node.node_id, self._tzdata),
-                firings,
             )
         except StoreUnavailable:
             raise
-        except Exception as error:  # the border of a batch: the row at fault is found by halving
+        except Exception as error:  # noqa: BLE001 - the border of a batch: the row at fault is found by halving
             if len(batch) == 1:
                 await self._park(batch[0][0], f"firing failed: {type(error).__name__}: {error}")
                 return

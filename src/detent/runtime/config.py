@@ -162,6 +162,11 @@ def forget_secrets() -> None:
     os.environ.pop("DETENT_DATABASE", None)
 
 
+def inherited() -> dict[str, str]:
+    """The environment that programs started by a worker may take from."""
+    return dict(os.environ)
+
+
 def wants_colour() -> bool:
     """Whether the user has not asked for plain output, as no-color.org has it."""
     return not os.environ.get("NO_COLOR")

@@ -6,13 +6,14 @@ request that comes before its keeper. The transaction failed as a whole; it is d
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from datetime import datetime, timedelta
+from collections.abc import Awaitable, Callable, Iterable
+from datetime import date, datetime, timedelta
 from typing import TypeVar
+from uuid import UUID
 
 import asyncpg
 
-from detent.model.ids import DAY_TRUE_WITHIN
+from detent.model.ids import DAY_TRUE_WITHIN, filed_day
 from detent.store.database import Database
 from detent.store.sql import Queries
 
@@ -30,3 +31,21 @@ async def with_partitions(database: Database, now: datetime, attempt: Callable[[
         await database.execute(Queries.load().make_partitions_of_day, day)
         day += timedelta(days=1)
     return await attempt()
+
+
+async def with_partitions_of(
+    database: Database, now: datetime, ids: Iterable[UUID], attempt: Callable[[], Awaitable[T]]
+) -> T:
+    """The same for rows filed under the days that these executions' ids name, however old, and today."""
+    try:
+        return await attempt()
+    except asyncpg.CheckViolationError as error:
+        if "no partition" not in str(error):
+            raise
+    for day in sorted({filed_day(execution) for execution in ids} | {now.date()}):
+        await make_partitions(database, day, day)
+    return await attempt()
+
+
+async def make_partitions(database: Database, first: date, last: date) -> int:
+    return int(await database.fetchval(Queries.load().ensure_partitions, first, last))

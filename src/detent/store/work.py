@@ -98,7 +98,3 @@ async def append_logs(db: Database, chunks: Sequence[LogChunk]) -> set[Pair]:
 
 async def stop(db: Database, worker_id: UUID) -> None:
     await db.execute(queries.stop_worker, worker_id)
-
-
-async def ensure_partitions(db: Database | Connection, first: date, last: date) -> int:
-    return int(await db.fetchval(queries.ensure_partitions, first, last))

@@ -1,0 +1,106 @@
+"""One role in this process, from opening its connections to closing them."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
+
+from detent.cli.wiring import PostgresPort, PostgresPulse
+from detent.execute.port import Pulse
+from detent.execute.worker import Worker
+from detent.finish.rescuer import Rescuer
+from detent.fire.firer import Firer
+from detent.fire.node import Node
+from detent.observe.clockwatch import ClockWatch
+from detent.observe.partitions import PartitionKeeper
+from detent.runtime.clock import Clock
+from detent.runtime.config import Config, inherited
+from detent.runtime.notify import QUEUE, TIMERS, Listener, Notifier
+from detent.runtime.service import Service, run_services
+from detent.store import timers
+from detent.store.database import Database
+from detent.store.migrate import check
+
+Ready = Callable[[str], None]
+
+OPEN_PATIENCE = 30.0
+
+
+async def run_scheduler(config: Config, url: str, ready: Ready) -> None:
+    async with _role(url, "scheduler", size=3, hot=True) as (database, clock, notifier):
+        node = Node(database, clock, changed=lambda: firer.reload())
+        firer = Firer(database, clock, node, notifier)
+        listener = Listener(database, TIMERS, firer.hear, firer.reload)
+        await node.run_once()
+        ready(f"scheduler: owns {len(node.epochs)} shards")
+        await _serve([ClockWatch(database, clock), notifier, node, listener, firer])
+
+
+async def run_worker(config: Config, url: str, ready: Ready) -> None:
+    async with _role(url, "worker", size=3, hot=True) as (database, clock, notifier):
+
+        async def pulse() -> Pulse:
+            return PostgresPulse(await database.dedicated())
+
+        port = PostgresPort(database, clock, notifier)
+        worker = Worker(port, pulse, clock, config, environ=inherited())
+        listener = Listener(database, QUEUE, lambda pool: worker.wake(), worker.wake)
+        ready(f"worker: {config.slots} slots in {', '.join(config.pools)}")
+        await _serve([ClockWatch(database, clock), notifier, listener, worker])
+
+
+async def run_keeper(config: Config, url: str, ready: Ready) -> None:
+    async with _role(url, "keeper", size=3) as (database, clock, notifier):
+        ready("keeper: watching")
+        await _serve(
+            [
+                ClockWatch(database, clock),
+                notifier,
+                Rescuer(database, clock, notifier),
+                PartitionKeeper(database, clock),
+            ]
+        )
+
+
+async def run_api(config: Config, url: str, ready: Ready) -> None:
+    from detent.api.app import ApiState, serve
+
+    async with _role(url, "api", size=8) as (database, clock, notifier):
+        stop = _stop_on_signals()
+        async with asyncio.TaskGroup() as group:
+            group.create_task(run_services([ClockWatch(database, clock), notifier], stop))
+            group.create_task(
+                serve(ApiState(database, clock, notifier), config.host, config.port, ready, stop)
+            )
+
+
+@contextlib.asynccontextmanager
+async def _role(
+    url: str, name: str, *, size: int, hot: bool = False
+) -> AsyncIterator[tuple[Database, Clock, Notifier]]:
+    until = time.monotonic() + OPEN_PATIENCE
+    database = await Database.open(
+        url, size=size, application_name=f"detent {name}", hot=hot, wait_until=until
+    )
+    try:
+        await check(url)
+        clock = Clock()
+        await clock.sample(lambda: timers.clock_us(database))
+        yield database, clock, Notifier(database)
+    finally:
+        await database.close()
+
+
+def _stop_on_signals() -> asyncio.Event:
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop.set)
+    return stop
+
+
+async def _serve(services: Sequence[Service]) -> None:
+    await run_services(services, _stop_on_signals())

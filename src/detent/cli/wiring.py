@@ -1,0 +1,105 @@
+"""The worker's port on PostgreSQL: claims by `dispatch`, endings by `finish`, the rest straight to the store.
+
+A claim whose answer was lost has taken rows that this worker knows nothing of. After any failed claim the
+next one first hands back what the store says we hold and we know nothing about.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+from uuid import UUID
+
+from detent.dispatch.claimer import Claimer
+from detent.finish.recorder import Recorder
+from detent.model.errors import StoreUnavailable
+from detent.model.work import Claim, Finished, LogChunk, Orders, WorkerInfo
+from detent.runtime.clock import Clock
+from detent.runtime.notify import Notifier
+from detent.store import work
+from detent.store.database import Database, Dedicated
+from detent.store.sql import Queries
+from detent.store.work import Pair, Returning
+
+queries = Queries.load()
+
+
+class PostgresPort:
+    def __init__(self, database: Database, clock: Clock, notifier: Notifier) -> None:
+        self._database = database
+        self._clock = clock
+        self._notifier = notifier
+        self._claimer = Claimer(database)
+        self._recorder = Recorder(database)
+        self._held: set[Pair] = set()
+        self._doubt = False
+
+    async def register(self, info: WorkerInfo, lease_seconds: float) -> None:
+        await work.register(self._database, info, lease_seconds)
+
+    async def claim(self, worker_id: UUID, pools: Sequence[str], limit: int) -> list[Claim]:
+        if self._doubt:
+            await self._hand_back_unknown(worker_id)
+        try:
+            claims = await self._claimer.claim(worker_id, pools, limit)
+        except StoreUnavailable:
+            self._doubt = True
+            raise
+        self._held.update((claim.execution_id, claim.attempt) for claim in claims)
+        return claims
+
+    async def _hand_back_unknown(self, worker_id: UUID) -> None:
+        rows = await self._database.fetch(queries.rows_of_worker, worker_id)
+        unknown = [
+            (r["execution_id"], r["attempt"], r["token"])
+            for r in rows
+            if (r["execution_id"], r["attempt"]) not in self._held
+        ]
+        if unknown:
+            await self._put_back(unknown)
+        self._doubt = False
+
+    async def finish(self, batch: Sequence[Finished]) -> set[Pair]:
+        recorded = await self._recorder.record(batch)
+        self._held.difference_update((f.claim.execution_id, f.claim.attempt) for f in batch)
+        return recorded
+
+    async def release(self, worker_id: UUID, claims: Sequence[Claim]) -> None:
+        await self._put_back([(c.execution_id, c.attempt, c.token) for c in claims])
+        self._held.difference_update((c.execution_id, c.attempt) for c in claims)
+        self._notifier.queue({c.spec.pool for c in claims})
+
+    async def _put_back(self, rows: Sequence[tuple[UUID, int, int]]) -> None:
+        now = self._clock.now()
+        await work.put_back(
+            self._database,
+            [
+                Returning(*row, "queued", "released", None, now, None, timedelta(0), 0, "handed back")
+                for row in sorted(rows)
+            ],
+        )
+
+    async def log(self, chunks: Sequence[LogChunk]) -> set[Pair]:
+        leased = await work.append_logs(self._database, chunks)
+        return {(c.execution_id, c.attempt) for c in chunks} - leased
+
+    async def stop(self, worker_id: UUID) -> None:
+        await work.stop(self._database, worker_id)
+
+
+class PostgresPulse:
+    """The heartbeat on a connection of its own."""
+
+    def __init__(self, connection: Dedicated) -> None:
+        self._connection = connection
+
+    async def beat(self, worker_id: UUID, in_flight: int) -> Orders:
+        status = await self._connection.fetchval(queries.beat_worker, worker_id, in_flight)
+        if status is None:
+            return Orders(alive=False, draining=False, cancel=())
+        rows = await self._connection.fetch(queries.cancels_for_worker, worker_id)
+        cancel = tuple((row["execution_id"], row["attempt"]) for row in rows)
+        return Orders(alive=True, draining=status == "draining", cancel=cancel)
+
+    async def close(self) -> None:
+        await self._connection.close()

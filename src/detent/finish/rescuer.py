@@ -1,0 +1,89 @@
+"""Takes back the work of workers that were lost.
+
+A worker is lost when its lease is over on the database's clock AND its beat counter did not move during a
+full lease on our own monotonic clock: neither a clock that jumps nor a rescuer that slept condemns it. In
+one transaction its row is locked (which waits for a claim under way), the silence is checked again, the
+incarnation is given up for good, and its live rows go back to the queue, uncounted, with new tokens to come.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from datetime import timedelta
+from uuid import UUID
+
+from detent.runtime.clock import Clock
+from detent.runtime.notify import Notifier
+from detent.runtime.service import Service
+from detent.store import work
+from detent.store.database import Connection, Database, Record
+from detent.store.sql import Queries
+from detent.store.work import Closing, Returning
+
+log = logging.getLogger("detent.rescuer")
+queries = Queries.load()
+
+LOST = '{"type": "WorkerLost", "message": "the worker stopped beating"}'
+
+
+class Rescuer(Service):
+    name = "rescuer"
+    every = 1.0
+
+    def __init__(self, database: Database, clock: Clock, notifier: Notifier) -> None:
+        super().__init__()
+        self._database = database
+        self._clock = clock
+        self._notifier = notifier
+        self._seen: dict[UUID, tuple[int, float]] = {}  # beat counter, and since when we know it
+
+    async def run_once(self) -> float | None:
+        rows = await self._database.fetch(queries.present_workers)
+        now = time.monotonic()
+        seen: dict[UUID, tuple[int, float]] = {}
+        for row in rows:
+            beat, since = self._seen.get(row["worker_id"], (-1, now))
+            seen[row["worker_id"]] = (row["beat"], since if beat == row["beat"] else now)
+        self._seen = seen
+        for row in rows:
+            silent = now - seen[row["worker_id"]][1]
+            if row["expired"] and silent >= row["lease_seconds"]:
+                await self._rescue(row)
+        return None
+
+    async def _rescue(self, worker: Record) -> None:
+        async with self._database.transaction() as connection:
+            if (
+                await connection.fetchval(queries.lock_silent_worker, worker["worker_id"], worker["beat"])
+                is None
+            ):
+                return
+            await connection.execute(queries.mark_worker_lost, worker["worker_id"])
+            rows = await connection.fetch(queries.rows_of_worker, worker["worker_id"])
+            if rows:
+                await self._take_back(connection, rows)
+        log.warning("worker %s is lost; %d attempts go back to the queue", worker["name"], len(rows))
+        self._notifier.queue({row["pool"] for row in rows})
+
+    async def _take_back(self, connection: Connection, rows: list[Record]) -> None:
+        now = self._clock.now()
+        back = [
+            Returning(
+                r["execution_id"], r["attempt"], r["token"], "queued", "worker_lost", r["claimed_at"], now,
+                LOST, timedelta(0), 0, "its worker was lost",
+            )
+            for r in rows if not r["cancelled"]
+        ]  # fmt: skip
+        ended = [
+            Closing(
+                r["execution_id"], r["attempt"], r["token"], "cancelled", "worker_lost", r["claimed_at"], now,
+                None, LOST, None, 0, "cancelled on request",
+            )
+            for r in rows if r["cancelled"]
+        ]  # fmt: skip
+        if back:
+            await work.put_back(connection, back)
+            await connection.execute(queries.count_losses, [row.execution_id for row in back])
+        if ended:
+            await work.close(connection, ended)
