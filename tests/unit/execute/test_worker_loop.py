@@ -90,7 +90,7 @@ async def test_prefetched_work_that_finds_no_lane_goes_back_and_stays_away(tasks
         worker._crew.add(ahead)
         worker._crew.ended += 5_000  # as after a quick pace, which would prefetch again
         await until(lambda: port.released)
-        assert port.released == ahead
+        assert {c.execution_id for c in ahead} <= {c.execution_id for c in port.released}
         claims = len(port.limits)
         worker.wake()
         await asyncio.sleep(0.1)
