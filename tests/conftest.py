@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
+import subprocess
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import count
+from pathlib import Path
 from typing import TypeVar
 
 import asyncpg
@@ -82,6 +84,41 @@ async def db(database_url: str) -> AsyncIterator[Database]:
     database = await Database.open(database_url, size=4, application_name="detent test")
     yield database
     await database.close()
+
+
+@pytest.fixture(scope="session")
+def seed() -> Iterator[Path]:
+    """A data folder that was used and stopped, to be copied: making one takes most of a second."""
+    folder = temporary_folder("detent-test-")
+    with Embedded(folder):
+        pass
+    yield folder
+    discard(folder)
+
+
+@pytest.fixture
+def new_data() -> Iterator[Path]:
+    """An empty data folder."""
+    folder = temporary_folder("detent-test-")
+    yield folder
+    discard(folder)
+
+
+@pytest.fixture
+def seeded(seed: Path) -> Callable[[Path], Path]:
+    """Copy a used data folder into this one, with owners and modes."""
+
+    def fill(folder: Path) -> Path:
+        subprocess.run(["cp", "-a", f"{seed}/.", folder], check=True)
+        return folder
+
+    return fill
+
+
+@pytest.fixture
+def data(new_data: Path, seeded: Callable[[Path], Path]) -> Path:
+    """A data folder with a cluster in it, stopped."""
+    return seeded(new_data)
 
 
 def url_of(server: Embedded, name: str) -> str:

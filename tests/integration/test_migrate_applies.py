@@ -15,8 +15,9 @@ import pytest
 from detent.model.errors import SchemaMismatch, StartupError, StoreUnavailable
 from detent.store.migrate import check, known, migrate
 
+FIRST = "create table detent.marks (n int);\ninsert into detent.marks values (1);\n"
 # Slow enough that everybody who starts at once finds it under way; twice, it would fail.
-FIRST = "create table detent.marks (n int);\nselect pg_sleep(0.3);\ninsert into detent.marks values (1);\n"
+SLOW_FIRST = FIRST + "select pg_sleep(0.3);\n"
 SECOND = "insert into marks values (2);\n"
 IN_A_PROCESS = """
 import asyncio, sys
@@ -75,6 +76,7 @@ async def test_a_later_file_is_applied_on_top(empty_database_url: str, folder: P
 async def test_of_many_that_start_at_once_exactly_one_applies_each(
     empty_database_url: str, folder: Path
 ) -> None:
+    (folder / "0001_first.sql").write_text(SLOW_FIRST)
     processes = [
         subprocess.Popen(
             [sys.executable, "-c", IN_A_PROCESS, empty_database_url, str(folder)],
@@ -102,6 +104,7 @@ async def test_of_many_that_start_at_once_exactly_one_applies_each(
 
 @pytest.mark.long
 def test_twenty_processes_that_start_at_once_agree(empty_database_url: str, folder: Path) -> None:
+    (folder / "0001_first.sql").write_text(SLOW_FIRST)
     words = [sys.executable, "-c", IN_A_PROCESS, empty_database_url, str(folder)]
     processes = [
         subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for _ in range(20)
