@@ -1,0 +1,143 @@
+-- Executions: reading and listing them, running by hand, cancelling. An open one is a row of live, a closed
+-- one a row of executions; a statement sees each in exactly one of the two.
+
+-- name: read_execution
+-- One execution, open or closed.
+select l.execution_id, l.job_id, l.state as status, l.cause, l.scheduled_for, l.queued_at, l.started_at,
+       null::timestamptz as finished_at, l.attempt, l.worker_id, null::text as result, null::text as error,
+       l.revision, l.reason, l.source_id, l.claimed_at, l.cancel_requested_at
+from detent.live l
+where l.execution_id = $2::uuid and l.tenant = $1::integer
+union all
+select x.execution_id, x.job_id, x.status, x.cause, x.scheduled_for, x.queued_at, x.started_at,
+       x.finished_at, x.attempt, x.worker_id, x.result, x.error,
+       x.revision, x.reason, x.source_id, null, null
+from detent.executions x
+where x.execution_id = $2::uuid and x.tenant = $1::integer;
+
+-- name: read_attempts
+-- The ended attempts of an execution; the days bound the partitions that are looked at.
+select attempt, outcome, worker_id, started_at, finished_at, error
+from detent.attempts
+where execution_id = $2::uuid and tenant = $1::integer and day between $3::date and $4::date
+order by attempt;
+
+-- name: read_output_tail
+-- The last pieces of what one attempt wrote, newest first, each cut to its own end.
+select stream, right(text, $6::integer) as text
+from detent.logs
+where execution_id = $2::uuid and tenant = $1::integer and attempt = $3::integer
+  and day between $4::date and $5::date
+order by seq desc
+limit $7::integer;
+
+-- name: read_logs
+-- What an execution wrote, in order, from behind (attempt, seq).
+select attempt, seq, stream, logged_at, text
+from detent.logs
+where execution_id = $2::uuid and tenant = $1::integer and day between $3::date and $4::date
+  and (attempt, seq) > ($5::integer, $6::integer)
+order by attempt, seq
+limit $7::integer;
+
+-- name: list_executions
+-- One stretch of a filtered list, newest first: $2 names the index that gives the candidates, $3 and $4 say
+-- whether open and closed ones are wanted. Both sides are looked at as far as the shorter look goes.
+with open_ones as materialized (
+    (select l.execution_id, l.state as status from detent.live l
+     where $2::text = 'job' and $3::boolean and l.job_id = $5::uuid and l.tenant = $1::integer
+       and l.execution_id < $7::uuid
+     order by l.execution_id desc limit $8::integer)
+    union all
+    (select l.execution_id, l.state from detent.live l
+     where $2::text <> 'job' and $3::boolean and l.tenant = $1::integer and l.execution_id < $7::uuid
+     order by l.execution_id desc limit $8::integer)
+), closed_ones as materialized (
+    (select x.execution_id, x.status from detent.executions x
+     where $2::text = 'job' and $4::boolean and x.job_id = $5::uuid and x.tenant = $1::integer
+       and x.execution_id < $7::uuid
+     order by x.execution_id desc limit $8::integer)
+    union all
+    (select x.execution_id, x.status from detent.executions x
+     where $2::text = 'unsuccessful' and $4::boolean and x.status = $6::text and x.status <> 'succeeded'
+       and x.tenant = $1::integer and x.execution_id < $7::uuid
+     order by x.execution_id desc limit $8::integer)
+    union all
+    (select x.execution_id, x.status from detent.executions x
+     where $2::text = 'all' and $4::boolean and x.tenant = $1::integer and x.execution_id < $7::uuid
+     order by x.execution_id desc limit $8::integer)
+), looked as (
+    select (o.n + c.n)::integer as scanned,
+           greatest(case when o.n >= $8::integer then o.last end,
+                    case when c.n >= $8::integer then c.last end) as scan_end
+    from (select count(*) as n, (array_agg(execution_id order by execution_id))[1] as last from open_ones) o,
+         (select count(*) as n, (array_agg(execution_id order by execution_id))[1] as last from closed_ones) c
+), matching as materialized (
+    select b.execution_id, b.is_open
+    from looked,
+         (select execution_id, status, true as is_open from open_ones
+          union all
+          select execution_id, status, false from closed_ones) b
+    where (looked.scan_end is null or b.execution_id >= looked.scan_end)
+      and ($6::text is null or b.status = $6::text)
+), found as (
+    select count(*)::integer as matched from matching
+), page as materialized (
+    select execution_id, is_open from matching order by execution_id desc limit $9::integer offset $10::integer
+), rows as (
+    select l.execution_id, l.job_id, l.state as status, l.cause, l.scheduled_for, l.queued_at, l.started_at,
+           null::timestamptz as finished_at, l.attempt, l.worker_id, null::text as result, null::text as error,
+           l.revision, l.reason, l.source_id
+    from detent.live l
+    where l.execution_id = any(array(select execution_id from page where is_open))
+    union all
+    select x.execution_id, x.job_id, x.status, x.cause, x.scheduled_for, x.queued_at, x.started_at,
+           x.finished_at, x.attempt, x.worker_id, x.result, x.error,
+           x.revision, x.reason, x.source_id
+    from detent.executions x
+    where x.execution_id = any(array(select execution_id from page where not is_open))
+)
+select looked.scanned, looked.scan_end, found.matched, rows.*
+from looked cross join found left join rows on true
+order by rows.execution_id desc;
+
+-- name: run_job
+-- Queue an execution that a person asked for. It never decides about the job's end.
+insert into detent.live (execution_id, job_id, scheduled_for, not_before, queued_at, rank, tenant, revision,
+                         class, ends_job, state, cause, pool)
+values ($2::uuid, $3::uuid, $4::timestamptz, $4::timestamptz, $4::timestamptz, nextval('detent.ranks'),
+        $1::integer, $5::integer, $6::smallint, false, 'queued', 'manual', $7::text);
+
+-- name: find_execution
+-- The job of an execution that is open.
+select job_id from detent.live where tenant = $1::integer and execution_id = $2::uuid;
+
+-- name: lock_open_executions
+-- Lock what a job has open, or one of it, in order of the ids.
+select execution_id, state, ends_job, cancel_requested_at
+from detent.live
+where tenant = $1::integer and job_id = $2::uuid and ($3::uuid is null or execution_id = $3::uuid)
+order by execution_id
+for update;
+
+-- name: close_cancelled
+-- Close executions that no worker has; the caller holds their locks.
+with gone as (
+    delete from detent.live
+    where execution_id = any($2::uuid[]) and tenant = $1::integer and state <> 'running'
+    returning execution_id, job_id, scheduled_for, queued_at, started_at, source_id, tenant, revision, attempt,
+              failures, losses, class, cause, pool
+)
+insert into detent.executions (execution_id, job_id, scheduled_for, queued_at, started_at, finished_at, source_id,
+                               tenant, revision, attempt, failures, losses, class, status, cause, pool, reason)
+select execution_id, job_id, scheduled_for, queued_at, started_at, $3::timestamptz, source_id,
+       tenant, revision, attempt, failures, losses, class, 'cancelled', cause, pool, $4::text
+from gone
+returning execution_id;
+
+-- name: ask_to_cancel
+-- Ask the workers that run these to stop; the caller holds their locks and has decided about the job's end.
+update detent.live
+set cancel_requested_at = coalesce(cancel_requested_at, $3::timestamptz), ends_job = false,
+    reason = coalesce(reason, $4::text)
+where execution_id = any($2::uuid[]) and tenant = $1::integer and state = 'running';
