@@ -15,10 +15,15 @@ import asyncpg
 import pytest
 
 from detent.model.errors import StartupError
+from detent.store.binaries import locate, usable_by
+from detent.store.cluster import command
 from detent.store.embedded import Embedded, find_running
+from detent.store.folder import find_place
 
 OWNER = """
 import sys
+from detent.store.binaries import locate, usable_by
+from detent.store.cluster import command
 from detent.store.embedded import Embedded
 embedded = Embedded(sys.argv[1])
 print(embedded.start(), embedded.pid, flush=True)
@@ -131,16 +136,21 @@ def test_a_server_whose_owner_was_killed_ends_by_itself(data: Path) -> None:
 
 
 def test_a_server_that_outlived_its_owner_is_ended_before_the_next_starts(data: Path) -> None:
-    process, url, pid = owner(data)
-    ask(url, "create table t (n int)", "insert into t values (2)")
-    os.kill(pid, signal.SIGSTOP)  # it cannot obey the signal that its owner's death sends
-    kill(process)
-    assert find_running(data) is None
-    assert not gone(pid)
-    os.kill(pid, signal.SIGCONT)
     with Embedded(data) as embedded:
-        assert gone(pid)
-        assert ask(embedded.url, "select n from t") == 2
+        ask(embedded.url, "create table t (n int)", "insert into t values (2)")
+    place = find_place(data)
+    words = command(place, usable_by(locate(), place.user))
+    user = place.user.uid if place.user else None
+    with subprocess.Popen(words, user=user, group=user, extra_groups=[] if user else None, cwd="/") as orphan:
+        until(lambda: "ready" in read(data / "postgres" / "postmaster.pid"))
+        assert find_running(data) is None
+        with Embedded(data) as embedded:
+            assert orphan.wait(1) == 0  # shut down, not killed
+            assert ask(embedded.url, "select n from t") == 2
+
+
+def read(path: Path) -> str:
+    return path.read_text() if path.exists() else ""
 
 
 def test_a_killed_owner_and_a_killed_server_at_once_lose_nothing(data: Path) -> None:

@@ -1,0 +1,1 @@
+"""Measurements of Detent on a database of its own. `python -m bench --help`."""

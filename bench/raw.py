@@ -1,0 +1,86 @@
+"""The raw SQL limit: Detent's own claim and close statements without a worker around them.
+
+One connection claims, one closes, as a worker does it; between them nothing is run, no definition is read,
+no ending is decided. What a worker reaches is read against this, because both ask the same of PostgreSQL on
+the same machine in the same minutes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Any
+
+import asyncpg
+
+from bench.load import queue_executions
+from bench.server import Connection, connection
+from detent.model.ids import DEFAULT_TENANT, new_incarnation_id
+from detent.store.sql import Queries
+
+BATCH = 500
+AHEAD = 2  # claimed batches that may wait to be closed
+
+_Batches = asyncio.Queue[list[asyncpg.Record] | None]
+
+
+async def measure(url: str, n: int) -> dict[str, Any]:
+    async with connection(url, hot=True) as claims, connection(url, hot=True) as closes:
+        await queue_executions(url, claims, n)
+        batches: _Batches = asyncio.Queue(AHEAD)
+        started = time.perf_counter()
+        async with asyncio.TaskGroup() as group:
+            claiming = group.create_task(_claim_all(claims, batches))
+            closing = group.create_task(_close_all(closes, batches))
+        seconds = time.perf_counter() - started
+        recorded = await claims.fetchval("select count(*) from detent.executions where status = 'succeeded'")
+        if recorded != n:
+            raise RuntimeError(f"{n} were queued and {recorded} recorded")
+    return {
+        "n": n,
+        "seconds": round(seconds, 3),
+        "per_second": round(n / seconds),
+        "claim_ms": round(1000 * claiming.result(), 2),
+        "close_ms": round(1000 * closing.result(), 2),
+        "batch": BATCH,
+    }
+
+
+async def _claim_all(c: Connection, batches: _Batches) -> float:
+    """Claim until there is nothing left; returns the mean seconds of a claim."""
+    queries = Queries.load()
+    worker = new_incarnation_id()
+    await c.execute(
+        queries.register_worker, worker, DEFAULT_TENANT, "bench", "bench", 0, ["default"], BATCH, [], 60.0
+    )
+    claim = await c.prepare(queries.claim)
+    spent, calls = 0.0, 0
+    while True:
+        before = time.perf_counter()
+        rows = await claim.fetch(worker, "default", BATCH)
+        if not rows:
+            await batches.put(None)
+            return spent / max(calls, 1)
+        spent, calls = spent + time.perf_counter() - before, calls + 1
+        await batches.put(rows)
+
+
+async def _close_all(c: Connection, batches: _Batches) -> float:
+    """Close what was claimed as succeeded; returns the mean seconds of a close."""
+    close = await c.prepare(Queries.load().close_batch)
+    now = await c.fetchval("select clock_timestamp()")
+    spent, calls = 0.0, 0
+    while rows := await batches.get():
+        rows.sort(key=lambda row: row["execution_id"].bytes)
+        size = len(rows)
+        nothing = [None] * size
+        before = time.perf_counter()
+        closed = await close.fetch(
+            [row["execution_id"] for row in rows], [row["attempt"] for row in rows],
+            [row["token"] for row in rows], ["succeeded"] * size, ["succeeded"] * size,
+            [now] * size, [now] * size, nothing, nothing, nothing, [0] * size, nothing,
+        )  # fmt: skip
+        spent, calls = spent + time.perf_counter() - before, calls + 1
+        if len(closed) != size:
+            raise RuntimeError(f"{size} were claimed and {len(closed)} closed")
+    return spent / max(calls, 1)

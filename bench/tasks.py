@@ -1,0 +1,22 @@
+"""The tasks that the measured workers run."""
+
+from __future__ import annotations
+
+import os
+
+from detent.sdk.task import task
+
+SIXTEEN_BYTES = b"0123456789abcde\n"
+
+# Appending is atomic, so several workers may share the file and its size counts the runs.
+_file = os.open(os.environ["BENCH_FILE"], os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+
+
+@task("bench.write")
+async def write() -> None:
+    os.write(_file, SIXTEEN_BYTES)
+
+
+@task("bench.nothing")
+async def nothing() -> None:
+    return None

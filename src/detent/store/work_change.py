@@ -1,0 +1,139 @@
+"""Running a job by hand, and cancelling: a job with everything it has open, or one execution.
+
+Both take the job's timer row first. A run shares it, so that it holds up no fire but cannot slip past a
+cancel; a cancel takes it whole. What no worker has is closed at once; what a worker has is asked to stop,
+and its own finish closes it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID
+
+from detent.model.errors import Conflict, NotFound
+from detent.model.execution import Execution
+from detent.model.ids import execution_id
+from detent.model.job import CLASSES, Job
+from detent.store.database import Connection, Database
+from detent.store.executions import execution_of
+from detent.store.job_change import lock_job
+from detent.store.job_read import read_jobs
+from detent.store.partitions import with_partitions
+from detent.store.request_keys import RequestKey, claim_key
+from detent.store.sql import Queries
+
+JOB_CANCELLED = "the job was cancelled"
+CANCELLED = "cancelled on request"
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    execution: Execution
+    pool: str
+    new: bool
+
+
+async def run_job(
+    database: Database, tenant: int, job_id: UUID, identity: str, now: datetime, key: RequestKey | None
+) -> Run:
+    """Queue one more execution of a job. `identity` tells this run from every other one by hand."""
+    queries = Queries.load()
+    new_id = execution_id(now, job_id, "manual", identity)
+    async with database.transaction() as connection:
+        if await connection.fetchval(queries.share_timer, tenant, job_id) is None:
+            raise NotFound("no such job")
+        standing = (await read_jobs(connection, tenant, [job_id]))[job_id]
+        spec = standing.job.spec
+        earlier = await claim_key(connection, tenant, key, new_id)
+        if earlier is not None:
+            return Run(await _read(connection, tenant, earlier), spec.pool, new=False)
+        if standing.ended == "cancelled":
+            raise Conflict("wrong_state", "the job was cancelled: it runs no more")
+        await connection.execute(
+            queries.run_job,
+            tenant,
+            new_id,
+            job_id,
+            now,
+            standing.job.revision,
+            CLASSES[spec.priority],
+            spec.pool,
+        )
+        return Run(await _read(connection, tenant, new_id), spec.pool, new=True)
+
+
+async def cancel_job(
+    database: Database, tenant: int, job_id: UUID, now: datetime, key: RequestKey | None
+) -> tuple[Job, bool]:
+    """End a job, and cancel what it has open. Also says whether that changed anything."""
+    queries = Queries.load()
+
+    async def attempt() -> tuple[Job, bool]:
+        async with database.transaction() as connection:
+            standing = await lock_job(connection, tenant, job_id)
+            earlier = await claim_key(connection, tenant, key, job_id)
+            if earlier is not None or standing.ended == "cancelled":
+                return standing.job, False
+            if standing.ended is not None:
+                raise Conflict("wrong_state", f"the job is {standing.ended}: there is nothing to cancel")
+            await connection.execute(
+                queries.change_timer,
+                tenant,
+                job_id,
+                "done",
+                None,
+                standing.decided_through,
+                standing.generation,
+                now,
+            )
+            rows = await connection.fetch(queries.lock_open_executions, tenant, job_id, None)
+            await _cancel(connection, tenant, [row["execution_id"] for row in rows], now, JOB_CANCELLED)
+            await connection.execute(queries.end_job, tenant, job_id, "cancelled", now)
+            return (await read_jobs(connection, tenant, [job_id]))[job_id].job, True
+
+    return await with_partitions(database, now, attempt)
+
+
+async def cancel_execution(
+    database: Database, tenant: int, execution: UUID, now: datetime, key: RequestKey | None
+) -> Execution:
+    """Cancel one open execution. If it is the one that a one-time job is about, that job ends with it."""
+    queries = Queries.load()
+
+    async def attempt() -> Execution:
+        async with database.transaction() as connection:
+            job_id = await connection.fetchval(queries.find_execution, tenant, execution)
+            if job_id is not None:
+                await connection.fetchval(queries.lock_timer, tenant, job_id)
+            if await claim_key(connection, tenant, key, execution) is not None:
+                return await _read(connection, tenant, execution)
+            row = job_id and await connection.fetchrow(
+                queries.lock_open_executions, tenant, job_id, execution
+            )
+            if not row:
+                closed = await _read(connection, tenant, execution)
+                raise Conflict("wrong_state", f"the execution is {closed.status}: there is nothing to cancel")
+            if row["cancel_requested_at"] is None:
+                await _cancel(connection, tenant, [execution], now, CANCELLED)
+                if row["ends_job"]:
+                    await connection.execute(queries.end_job, tenant, job_id, "cancelled", now)
+            return await _read(connection, tenant, execution)
+
+    return await with_partitions(database, now, attempt)
+
+
+async def _cancel(
+    connection: Connection, tenant: int, executions: list[UUID], now: datetime, reason: str
+) -> None:
+    if executions:
+        queries = Queries.load()
+        await connection.execute(queries.close_cancelled, tenant, executions, now, reason)
+        await connection.execute(queries.ask_to_cancel, tenant, executions, now, reason)
+
+
+async def _read(connection: Connection, tenant: int, execution: UUID) -> Execution:
+    row = await connection.fetchrow(Queries.load().read_execution, tenant, execution)
+    if row is None:
+        raise NotFound("no such execution")
+    return execution_of(row)

@@ -1,0 +1,247 @@
+"""The commands about jobs and executions, and the Client, against a running system."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from systems import Up, clean_environment, until
+
+from detent import Client, ClientError
+from detent.store.embedded import discard, temporary_folder
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+
+@pytest.fixture(scope="module")
+def up() -> Iterator[Up]:
+    folder = temporary_folder("detent-cli-")
+    system = Up(folder, ("--import", "tasks"), EXAMPLES)
+    try:
+        yield system.ready()
+    finally:
+        system.end()
+        discard(folder)
+
+
+@pytest.fixture
+def client(up: Up) -> Iterator[Client]:
+    with Client(up.url) as made:
+        yield made
+
+
+def test_create_says_what_it_made_and_when_it_runs(up: Up) -> None:
+    done = up.detent(
+        "job", "create", "report", "--task", "send_report", "--cron", "0 9 * * MON-FRI", "--tz", "Europe/Berlin",
+        "--payload", '{"to": "a@b"}', "--tag", "x", "--tag", "y", "--timeout", "5m", "--priority", "high",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "every weekday at 09:00 Europe/Berlin" in done.stdout
+    assert "Python task send_report" in done.stdout
+    assert done.stdout.count("(in ") == 3
+    shown = up.json("job", "show", "report")
+    assert shown["timeout_seconds"] == 300
+    assert shown["tags"] == ["x", "y"]
+    assert shown["priority"] == "high"
+    assert shown["payload"] == {"to": "a@b"}
+    told = up.detent("job", "show", shown["job_id"]).stdout
+    assert "every weekday at 09:00 Europe/Berlin" in told
+    assert '{"to": "a@b"}' in told
+
+
+def test_a_program_after_dashes_is_run_without_a_shell(up: Up) -> None:
+    words = (
+        "job",
+        "create",
+        "args",
+        "--delay",
+        "0",
+        "--url",
+        up.url,
+        "--",
+        "printf",
+        "%s|",
+        "a b",
+        "$HOME",
+        "-x",
+    )
+    done = subprocess.run(
+        [sys.executable, "-m", "detent", *words], capture_output=True, text=True, env=clean_environment()
+    )
+    assert done.returncode == 0, done.stderr
+    until(lambda: up.json("execution", "list", "--job", "args", "--status", "succeeded"))
+    assert up.detent("execution", "logs", "--job", "args").stdout.rstrip("\n") == "a b|$HOME|-x|"
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--shell", "true", "--cron", "61 * * * *"), "cron: minute: '61' is outside 0–59"),
+        (("--shell", "true", "--cron", "* * * * *", "--tz", "Mars/Base"), "timezone: 'Mars/Base'"),
+        (("--shell", "true", "--at", "2026-01-01T00:00"), "scheduled_at: "),
+        (("--shell", "true", "--every", "100ms"), "every: is 0.1 seconds, at least 1 is needed"),
+    ],
+)
+def test_what_the_server_refuses_is_told_by_field_with_2(
+    up: Up, words: tuple[str, ...], message: str
+) -> None:
+    done = up.detent("job", "create", "wrong", *words)
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_all_wrong_fields_are_told_at_once(up: Up) -> None:
+    done = up.detent("job", "create", "wrong", "--cron", "bad", "--tz", "Mars/Base")
+    assert done.returncode == 2
+    assert "Error: 2 things are wrong:" in done.stderr
+
+
+def test_an_unknown_job_ends_with_4(up: Up) -> None:
+    for words in (("job", "show", "nobody"), ("job", "run", "01998c2e-5c7a-7b3e-9f00-0123456789ab"),
+                  ("execution", "show", "01998c2e-5c7a-8b3e-9f00-0123456789ab"),
+                  ("execution", "logs", "--job", "nobody")):  # fmt: skip
+        done = up.detent(*words)
+        assert done.returncode == 4, (words, done.stdout, done.stderr)
+        assert done.stderr.startswith("Error: ")
+
+
+def test_a_job_that_has_not_run_says_when_it_will(up: Up) -> None:
+    up.json("job", "create", "later", "--shell", "true", "--delay", "1h")
+    done = up.detent("execution", "logs", "--job", "later")
+    assert done.returncode == 4
+    assert "has not run yet; its next run is" in done.stderr
+
+
+def test_a_name_of_several_jobs_lists_them(up: Up) -> None:
+    ids = [up.json("job", "create", "twin", "--shell", "true", "--cron", "0 0 1 1 *")["job_id"] for _ in "ab"]
+    done = up.detent("job", "show", "twin")
+    assert done.returncode == 2
+    assert "2 jobs are called 'twin'" in done.stderr
+    assert all(job_id in done.stderr for job_id in ids)
+    assert up.detent("job", "cancel", ids[0]).returncode == 0
+    assert up.json("job", "show", "twin")["job_id"] == ids[1]
+
+
+def test_pause_resume_run_cancel(up: Up) -> None:
+    up.json("job", "create", "life", "--shell", "echo ran by hand", "--cron", "0 0 1 1 *")
+    assert up.json("job", "pause", "life")["status"] == "paused"
+    assert up.json("job", "list", "--status", "paused", "--name", "life")[0]["status"] == "paused"
+    assert up.json("job", "resume", "life")["status"] == "scheduled"
+    ran = up.detent("job", "run", "life", "--wait")
+    assert (ran.returncode, ran.stdout) == (0, "ran by hand\n")
+    cancelled = up.detent("job", "cancel", "life")
+    assert "it is cancelled" in cancelled.stdout
+    assert up.json("job", "show", "life")["status"] == "cancelled"
+    refused = up.detent("job", "pause", "life")
+    assert refused.returncode == 1
+    assert refused.stderr.startswith("Error: ")
+
+
+def test_a_failed_run_that_was_waited_for_ends_with_1(up: Up) -> None:
+    up.json("job", "create", "fails", "--shell", "echo no; exit 3", "--max-retries", "0")
+    ran = up.detent("job", "run", "fails", "--wait")
+    assert ran.returncode == 1
+    assert ran.stdout == "no\n"
+    assert "dead_lettered" in ran.stderr
+    shown = up.detent("execution", "show", "--job", "fails")
+    assert "exit code 3" in shown.stdout
+
+
+def test_follow_shows_output_as_it_is_written_and_ends_with_the_execution(up: Up) -> None:
+    script = "for i in 1 2 3; do echo line $i; sleep 0.3; done"
+    up.json("job", "create", "talks", "--shell", script)
+    execution = up.json("job", "run", "talks")["execution_id"]
+    done = up.detent("execution", "logs", execution, "-f")
+    assert (done.returncode, done.stdout) == (0, "line 1\nline 2\nline 3\n")
+    assert up.json("execution", "show", execution)["status"] == "succeeded"
+
+
+def test_an_execution_can_be_cancelled(up: Up) -> None:
+    up.json("job", "create", "sleeper", "--shell", "sleep 600")
+    execution = up.json("job", "run", "sleeper")["execution_id"]
+    until(lambda: up.json("execution", "show", execution)["status"] == "running")
+    assert up.detent("execution", "cancel", execution).returncode == 0
+    until(lambda: up.json("execution", "show", execution)["status"] == "cancelled", 30)
+
+
+def test_lists_say_when_there_is_more(up: Up) -> None:
+    for _ in range(3):
+        up.json("job", "create", "many", "--shell", "true", "--cron", "0 0 1 1 *", "--tag", "many")
+    some = up.detent("job", "list", "--tag", "many", "--limit", "2")
+    assert "… and more" in some.stdout
+    assert len(up.json("job", "list", "--tag", "many", "--all")) == 3
+    assert "no such jobs" in up.detent("job", "list", "--tag", "none").stdout
+
+
+def test_the_same_key_names_the_same_job(up: Up) -> None:
+    words = ("job", "create", "keyed", "--shell", "true", "--cron", "0 0 1 1 *", "--key", "cli-key")
+    assert up.json(*words)["job_id"] == up.json(*words)["job_id"]
+    other = up.detent("job", "create", "keyed", "--shell", "false", "--key", "cli-key")
+    assert other.returncode == 1
+
+
+def test_a_reader_that_has_seen_enough_is_no_error(up: Up) -> None:
+    command = f"{sys.executable} -m detent job list --all --json --url {up.url} | head -c 1; echo ${{PIPESTATUS[0]}}"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, env=clean_environment())
+    assert done.stdout.startswith("[")
+    assert done.stderr == ""
+
+
+def test_the_client_schedules_waits_and_reads(client: Client) -> None:
+    done = client.wait(client.enqueue("add", {"a": 20, "b": 22}), timeout=20)
+    assert (done.status, done.result) == ("succeeded", 42)
+    assert [attempt.outcome for attempt in done.attempts] == ["succeeded"]
+    job = client.schedule("add", at=datetime.now(UTC) + timedelta(days=1), payload={"a": 1, "b": 1})
+    assert client.job(job.job_id).status == "scheduled"
+    ran = client.wait(client.run(job.job_id), timeout=20)
+    assert (ran.cause, ran.result) == ("manual", 2)
+    assert client.cancel(job.job_id).status == "cancelled"
+
+
+def test_the_client_says_what_was_wrong(client: Client) -> None:
+    with pytest.raises(ClientError) as raised:
+        client.schedule("add", cron="bad", timezone="Mars/Base")
+    assert raised.value.status == 422
+    assert {error.field for error in raised.value.errors} == {"cron", "timezone"}
+
+
+def test_a_task_that_says_trying_again_is_useless_is_not_tried_again(client: Client) -> None:
+    done = client.wait(client.enqueue("send_report", {"to": "nobody"}), timeout=20)
+    assert done.status == "dead_lettered"
+    assert done.attempt == 1
+    assert done.error is not None
+    assert done.error["type"] == "NonRetryable"
+
+
+def test_the_examples_work_as_written(up: Up) -> None:
+    environment = clean_environment(DETENT_URL=up.url)
+    python = subprocess.run(
+        [sys.executable, "first_job.py"],
+        cwd=EXAMPLES, env=environment, capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+    assert python.returncode == 0, python.stderr
+    assert "20 + 22 = 42 (succeeded" in python.stdout
+    assert "sending the report" in python.stdout
+    shell = subprocess.run(
+        ["sh", "curl.sh"], cwd=EXAMPLES, env=environment, capture_output=True, text=True, timeout=60
+    )
+    assert shell.returncode == 0, shell.stderr
+    assert "hello from curl" in shell.stdout
+
+
+def test_json_is_json_everywhere(up: Up) -> None:
+    for words in (("job", "list"), ("execution", "list"), ("config",), ("version",), ("when", "* * * * *")):
+        more = ("--url", up.url) if words[0] in ("job", "execution") else ()
+        done = subprocess.run(
+            [sys.executable, "-m", "detent", *words, *more, "--json"],
+            capture_output=True, text=True, env={**clean_environment(), "TERM": os.environ.get("TERM", "")},
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        json.loads(done.stdout)
