@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.load import create_once_jobs
+from bench.percentile import percentile
 from bench.processes import role
 from bench.server import connection
 
@@ -25,9 +26,9 @@ select extract(epoch from started_at - scheduled_for)::float8 * 1000 as ms
 from detent.executions where status = 'succeeded' order by 1
 """
 _STAGES = """
-select percentile_cont(0.5) within group (order by extract(epoch from f.decided_at - f.nominal_at)) * 1000 as fired,
-       percentile_cont(0.5) within group (order by extract(epoch from e.started_at - f.decided_at)) * 1000 as started
-from detent.executions e join detent.fires f on f.execution_id = e.execution_id
+select percentile_cont(0.5) within group (order by 1000 * extract(epoch from decided_at - nominal_at)) as fired,
+       percentile_cont(0.5) within group (order by 1000 * extract(epoch from started_at - decided_at)) as started
+from detent.executions join detent.fires using (execution_id)
 """
 
 
@@ -55,8 +56,8 @@ async def measure(url: str, rate: int, seconds: float, folder: Path) -> dict[str
     return {
         "n": n,
         "rate": rate,
-        "p50_ms": round(_percentile(late, 0.50), 2),
-        "p99_ms": round(_percentile(late, 0.99), 2),
+        "p50_ms": round(percentile(late, 0.50), 2),
+        "p99_ms": round(percentile(late, 0.99), 2),
         "max_ms": round(late[-1], 2),
         "min_ms": round(late[0], 3),
         "early": sum(1 for ms in late if ms < 0),
@@ -64,8 +65,3 @@ async def measure(url: str, rate: int, seconds: float, folder: Path) -> dict[str
         "p50_ms_decided_to_start": round(stages["started"], 2),
         "slots": SLOTS,
     }
-
-
-def _percentile(ordered: list[float], share: float) -> float:
-    """The nearest rank: a lateness that some execution really had."""
-    return ordered[min(len(ordered) - 1, int(share * len(ordered)))]

@@ -1,4 +1,4 @@
-"""What is there before a measurement starts: one job with a long queue, or many one-time jobs."""
+"""What is there before a measurement starts: one job with a long queue, or many jobs with their timers."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from detent.runtime.notify import EVERYTHING, TIMERS
 from detent.store.database import Database
 from detent.store.jobs import Draft, create_jobs
 
+CREATE_BATCH = 5000
+
 # Ids as the program makes them: a time prefix that grows, then noise. Fifty share a millisecond.
 _QUEUE = """
 insert into detent.live (execution_id, job_id, scheduled_for, not_before, queued_at, rank, tenant, revision,
@@ -26,36 +28,48 @@ from generate_series(1, $2::integer) as i
 
 
 async def queue_executions(url: str, connection: Connection, n: int) -> UUID:
-    """Queue `n` executions of one manual job by one statement, and let their WAL settle."""
-    database = await Database.open(url, size=2, application_name="detent bench")
-    try:
-        now = await connection.fetchval("select clock_timestamp()")
-        job_id = new_job_id(now)
-        spec = JobSpec(name="bench", task=PythonTask("bench.write"))
-        await create_jobs(database, DEFAULT_TENANT, [Draft(job_id, spec, "null", None)], now)
-    finally:
-        await database.close()
-    await connection.execute(_QUEUE, job_id, n, DEFAULT_TENANT, CLASSES[spec.priority])
-    # The loading belongs to no figure: neither its checkpoint nor the statistics it leaves behind.
-    await connection.execute("vacuum analyze detent.live")
-    await connection.execute("checkpoint")
-    return job_id
+    """Queue `n` executions of one manual job by one statement."""
+    spec = JobSpec(name="bench", task=PythonTask("bench.write"))
+    now: datetime = await connection.fetchval("select clock_timestamp()")
+    draft = Draft(new_job_id(now), spec, "null", None)
+    await _create(url, [draft], now)
+    await connection.execute(_QUEUE, draft.job_id, n, DEFAULT_TENANT, CLASSES[spec.priority])
+    await settle(connection, "live")
+    return draft.job_id
+
+
+async def create_due_jobs(url: str, connection: Connection, n: int) -> None:
+    """Make `n` daily jobs whose next instant has just come."""
+    spec = JobSpec(name="bench", task=PythonTask("bench.nothing"), cron="0 0 * * *")
+    now: datetime = await connection.fetchval("select clock_timestamp()")
+    await _create(url, [Draft(new_job_id(now), spec, "null", now) for _ in range(n)], now)
+    await settle(connection, "timers")
 
 
 async def create_once_jobs(
     url: str, connection: Connection, instants: Sequence[timedelta]
 ) -> tuple[datetime, list[UUID]]:
     """Make a one-time job for each instant, counted from now; returns now and the jobs' ids."""
-    database = await Database.open(url, size=2, application_name="detent bench")
-    try:
-        now: datetime = await connection.fetchval("select clock_timestamp()")
-        drafts = []
-        for number, ahead in enumerate(instants):
-            spec = JobSpec(name=f"bench {number}", task=PythonTask("bench.nothing"), scheduled_at=now + ahead)
-            drafts.append(Draft(new_job_id(now), spec, "null", spec.scheduled_at))
-        for start in range(0, len(drafts), 1000):
-            await create_jobs(database, DEFAULT_TENANT, drafts[start : start + 1000], now)
-    finally:
-        await database.close()
+    now: datetime = await connection.fetchval("select clock_timestamp()")
+    drafts = []
+    for number, ahead in enumerate(instants):
+        spec = JobSpec(name=f"bench {number}", task=PythonTask("bench.nothing"), scheduled_at=now + ahead)
+        drafts.append(Draft(new_job_id(now), spec, "null", spec.scheduled_at))
+    await _create(url, drafts, now)
     await connection.execute("select pg_notify($1, $2)", TIMERS, EVERYTHING)
     return now, [draft.job_id for draft in drafts]
+
+
+async def settle(connection: Connection, table: str) -> None:
+    """The loading belongs to no figure: neither its checkpoint nor the statistics it leaves behind."""
+    await connection.execute(f"vacuum analyze detent.{table}")
+    await connection.execute("checkpoint")
+
+
+async def _create(url: str, drafts: Sequence[Draft], now: datetime) -> None:
+    database = await Database.open(url, size=2, application_name="detent bench")
+    try:
+        for start in range(0, len(drafts), CREATE_BATCH):
+            await create_jobs(database, DEFAULT_TENANT, drafts[start : start + CREATE_BATCH], now)
+    finally:
+        await database.close()

@@ -18,7 +18,6 @@ def facts(postgres: str) -> dict[str, Any]:
             "cores": len(os.sched_getaffinity(0)),
             "memory_gb": round(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2**30),
             "cpu": _cpu(),
-            "load_before": round(os.getloadavg()[0], 2),
         },
         "versions": {
             "detent": version("detent"),
@@ -28,6 +27,11 @@ def facts(postgres: str) -> dict[str, Any]:
             "uvloop": version("uvloop"),
         },
     }
+
+
+def load() -> float:
+    """What else goes on here: runnable processes, averaged over the last minute."""
+    return round(os.getloadavg()[0], 2)
 
 
 def _cpu() -> str:

@@ -16,6 +16,15 @@ from detent.store.session import connect, session
 
 Connection: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
 
+START_SECONDS = 25.0  # a statement that waits longer is ended by its session's statement_timeout
+LOOK_EVERY = 0.005
+
+_WAITING = """
+select count(*) from pg_locks
+where relation = $1::text::regclass and not granted
+  and database = (select oid from pg_database where datname = current_database())
+"""
+
 # Figures without these would be about another promise.
 DURABLE = ("fsync", "synchronous_commit", "full_page_writes")
 _numbers = count(1)
@@ -57,6 +66,13 @@ async def connection(url: str, *, hot: bool = False) -> AsyncIterator[Connection
         yield opened
     finally:
         await opened.close(timeout=5)
+
+
+async def all_wait(watch: Connection, table: str, sessions: int) -> None:
+    """Wait until so many sessions wait for a table that we hold: they then start at one instant."""
+    async with asyncio.timeout(START_SECONDS):
+        while await watch.fetchval(_WAITING, f"detent.{table}") < sessions:
+            await asyncio.sleep(LOOK_EVERY)
 
 
 async def durability(url: str) -> dict[str, str]:

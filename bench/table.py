@@ -2,42 +2,90 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from bench.percentile import median
+
+Result = tuple[str, Mapping[str, Any]]
 Lines = list[tuple[str, str, str]]
 
-# What the design asks for, per second, by number of workers.
-DRAIN_TO_REACH = {1: 60_000, 2: 70_000}
-P50_TO_REACH, P99_TO_REACH = 0.5, 2.0
+# What the design asks for.
+TO_REACH = {
+    "drain_1": "≥ 60,000/s",
+    "drain_2": "≥ 70,000/s",
+    "fire": "≥ 40,000/s",
+    "p50_ms": "≤ 0.5 ms",
+    "p99_ms": "≤ 2.0 ms",
+    "early": "0",
+}
+NAMES = {
+    "plain_queue": "plain queue",
+    "raw_claim_close": "raw claim + close",
+    "drain_1": "drain, 1 worker",
+    "drain_2": "drain, 2 workers",
+    "raw_fire": "raw fire",
+    "fire": "fire, 1 scheduler",
+    "raw_lateness": "raw lateness",
+    "lateness": "lateness",
+}
 
 
-def summary(figures: Mapping[str, Mapping[str, Any]]) -> str:
-    drains = [figure for name, figure in figures.items() if name.startswith("drain")]
-    raw = figures.get("raw")
-    lines: Lines = []
-    if raw:
-        lines += [
-            (f"drain, {_workers(d)} / raw SQL", f"{d['per_second'] / raw['per_second']:.0%}", "")
-            for d in drains
-        ]
-        lines.append(("raw SQL, claim + close", f"{raw['per_second']:,}/s", ""))
-    for d in drains:
-        reach = DRAIN_TO_REACH.get(d["workers"])
-        lines.append((f"drain, {_workers(d)}", f"{d['per_second']:,}/s", f"≥ {reach:,}/s" if reach else ""))
-    if late := figures.get("lateness"):
-        at = f"lateness at {late['rate']}/s"
-        lines += [
-            (f"{at}, p50", f"{late['p50_ms']} ms", f"≤ {P50_TO_REACH} ms"),
-            (f"{at}, p99", f"{late['p99_ms']} ms", f"≤ {P99_TO_REACH} ms"),
-            (f"{at}, max", f"{late['max_ms']} ms", ""),
-            (f"{at}, early", str(late["early"]), "0"),
-        ]
-    return _table([("what", "reached", "to reach"), *lines])
+def with_ratio(
+    figure: dict[str, Any], limit: Mapping[str, Any] | None, limit_name: str | None
+) -> dict[str, Any]:
+    """The figure with its ratio to the raw limit of the same round: a share of its pace, a multiple of its
+    lateness."""
+    if limit is None:
+        return figure
+    of = "per_second" if "per_second" in figure else "p50_ms"
+    return {**figure, "ratio": round(figure[of] / limit[of], 3), "ratio_to": limit_name}
 
 
-def _workers(figure: Mapping[str, Any]) -> str:
-    return "1 worker" if figure["workers"] == 1 else f"{figure['workers']} workers"
+def summary(results: Sequence[Result]) -> str:
+    """A table of medians; the spread of the rounds behind each."""
+    figures: dict[str, list[Mapping[str, Any]]] = {}
+    for name, figure in results:
+        figures.setdefault(name, []).append(figure)
+    ratios: Lines = []
+    reached: Lines = []
+    for name, rounds in figures.items():
+        shown = NAMES[name]
+        if "ratio" in rounds[0]:
+            ratios.append((f"{shown} / {NAMES[rounds[0]['ratio_to']]}", _ratio(rounds), ""))
+        if "per_second" in rounds[0]:
+            reached.append((shown, _pace(rounds), TO_REACH.get(name, "")))
+        else:
+            reached += _lateness(name, rounds[0])
+    return _table([("what", "reached", "to reach"), *ratios, *reached])
+
+
+def _ratio(rounds: Sequence[Mapping[str, Any]]) -> str:
+    form = "{:.0%}" if "per_second" in rounds[0] else "{:.1f} x"
+    return _spread([figure["ratio"] for figure in rounds], form)
+
+
+def _pace(rounds: Sequence[Mapping[str, Any]]) -> str:
+    return _spread([figure["per_second"] for figure in rounds], "{:,.0f}/s")
+
+
+def _spread(values: Sequence[float], form: str) -> str:
+    middle = form.format(median(values))
+    if len(values) == 1:
+        return middle
+    return f"{middle} ({form.format(min(values))} to {form.format(max(values))})"
+
+
+def _lateness(name: str, figure: Mapping[str, Any]) -> Lines:
+    at = f"{NAMES[name]} at {figure['rate']}/s"
+    ours = name == "lateness"
+    lines = [
+        (f"{at}, {key[:3]}", f"{figure[key]:.2f} ms", TO_REACH.get(key, "") if ours else "")
+        for key in ("p50_ms", "p99_ms", "max_ms")
+    ]
+    if ours:
+        lines.append((f"{at}, early starts of {figure['n']:,}", str(figure["early"]), TO_REACH["early"]))
+    return lines
 
 
 def _table(lines: Lines) -> str:

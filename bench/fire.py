@@ -1,0 +1,101 @@
+"""Firing: how fast due timers become queued executions, by the bare statement and by a scheduler.
+
+Both fire the same daily jobs, all due at one instant, in batches of the same size. The bare figure sends
+parameters that were computed before the clock started; the scheduler computes them, and its clock starts
+when its first batch, which waits for a lock that we hold, is let go.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from pathlib import Path
+from typing import Any
+
+from bench.load import create_due_jobs
+from bench.processes import cpu_seconds, role
+from bench.server import Connection, all_wait, connection
+from detent.fire.decide import decide
+from detent.fire.firer import BATCH
+from detent.model.ids import SHARDS, new_incarnation_id
+from detent.store.sql import Queries
+from detent.store.timers import DueTimer, Firing
+from detent.when.rule import NextFires
+
+LOOK_EVERY = 0.005
+STUCK_SECONDS = 60.0
+
+
+async def measure_raw(url: str, n: int) -> dict[str, Any]:
+    """Detent's fire statement on one connection, one batch after the other."""
+    async with connection(url, hot=True) as c:
+        await create_due_jobs(url, c, n)
+        batches = await _decided(c, n)
+        node = new_incarnation_id()
+        fire = await c.prepare(Queries.load().fire_batch)
+        started = time.perf_counter()
+        for columns in batches:
+            await fire.fetch(*columns, node, "bench")
+        seconds = time.perf_counter() - started
+        await _verify(c, n)
+    return {"n": n, "seconds": round(seconds, 3), "per_second": round(n / seconds), "batch": BATCH}
+
+
+async def measure(url: str, n: int, folder: Path) -> dict[str, Any]:
+    """A scheduler process that has loaded the timers and finds them all due."""
+    async with connection(url, hot=True) as watch, connection(url) as gate:
+        await create_due_jobs(url, watch, n)
+        transaction = gate.transaction()
+        await transaction.start()
+        await gate.execute("lock table detent.timers in exclusive mode")
+        async with role("scheduler", url, folder / "unused") as scheduler:
+            await all_wait(watch, "timers", 1)
+            before = cpu_seconds(scheduler)
+            started = time.perf_counter()
+            await transaction.commit()
+            await _all_fired(watch, n)
+            seconds = time.perf_counter() - started
+            cpu = cpu_seconds(scheduler) - before
+        await _verify(watch, n)
+    return {
+        "n": n,
+        "seconds": round(seconds, 3),
+        "per_second": round(n / seconds),
+        "scheduler_cpu_us_each": round(1e6 * cpu / n, 1),
+        "batch": BATCH,
+    }
+
+
+async def _decided(c: Connection, n: int) -> list[list[list[Any]]]:
+    """The statement's parameters for all due timers, in batches sorted as the firer sorts them."""
+    now = await c.fetchval("select clock_timestamp()")
+    rows = await c.fetch(Queries.load().due_timers, list(range(SHARDS)), now, n)
+    memo = NextFires()
+    firings: list[Firing] = [decide(DueTimer(*row), now, 1, memo) for row in rows]
+    firings.sort(key=lambda firing: firing.job_id.bytes)
+    return [
+        [list(column) for column in zip(*firings[start : start + BATCH], strict=True)]
+        for start in range(0, n, BATCH)
+    ]
+
+
+async def _all_fired(watch: Connection, n: int) -> None:
+    """Wait for the commit of the last. Ranks are given when a row is written, so they lead by a batch."""
+    ranks = await watch.prepare("select last_value from detent.ranks")
+    deadline = time.monotonic() + STUCK_SECONDS
+    while await ranks.fetchval() < n or await watch.fetchval("select count(*) from detent.live") < n:
+        if time.monotonic() > deadline:
+            raise RuntimeError(f"not all of {n} timers were fired in {STUCK_SECONDS:g} s")
+        await asyncio.sleep(LOOK_EVERY)
+
+
+async def _verify(c: Connection, n: int) -> None:
+    """Every timer moved once, with its ledger row and its queued execution."""
+    row = await c.fetchrow(
+        "select (select count(*) from detent.timers where fired = 1) as moved,"
+        " (select count(*) from detent.fires where decision like 'fired%') as decided,"
+        " (select count(*) from detent.live where state = 'queued') as queued"
+    )
+    assert row is not None
+    if set(row.values()) != {n}:
+        raise RuntimeError(f"{n} timers were due; {row}")
