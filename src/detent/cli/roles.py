@@ -53,6 +53,8 @@ async def run_worker(config: Config, url: str, ready: Ready) -> None:
 
 
 async def run_keeper(config: Config, url: str, ready: Ready) -> None:
+    from detent.finish.callbacks import CallbackSender  # here, as only a keeper needs the HTTP client
+
     async with _role(url, "keeper", size=3) as (database, clock, notifier):
         ready("keeper: watching")
         await _serve(
@@ -61,6 +63,7 @@ async def run_keeper(config: Config, url: str, ready: Ready) -> None:
                 notifier,
                 Rescuer(database, clock, notifier),
                 PartitionKeeper(database, clock),
+                CallbackSender(database, allow_private=config.allow_private_callbacks),
             ]
         )
 

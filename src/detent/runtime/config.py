@@ -48,6 +48,7 @@ class Config:
     heartbeat: float = 10.0
     lease: float = 30.0
     grace: float = 10.0
+    allow_private_callbacks: bool = False
     log_level: LogLevel = "info"
     log_format: LogFormat = "text"
 
@@ -140,6 +141,7 @@ def environment_of(config: Config, database: str) -> dict[str, str]:
         DETENT_HEARTBEAT=repr(config.heartbeat),
         DETENT_LEASE=repr(config.lease),
         DETENT_GRACE=repr(config.grace),
+        DETENT_ALLOW_PRIVATE_CALLBACKS=str(config.allow_private_callbacks).lower(),
         DETENT_LOG_LEVEL=config.log_level,
         DETENT_LOG_FORMAT=config.log_format,
     )
@@ -208,6 +210,15 @@ def _seconds(least: float, most: float) -> Callable[[Any], float]:
         return value
 
     return read
+
+
+def _switch(raw: Any) -> bool:
+    match _text(raw).lower():
+        case "true" | "yes" | "on" | "1":
+            return True
+        case "false" | "no" | "off" | "0":
+            return False
+    raise ValueError(f"is {_text(raw)!r}, and must be true or false")
 
 
 def _choice(words: Sequence[str]) -> Callable[[Any], str]:
@@ -290,6 +301,7 @@ SETTINGS: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "heartbeat": ("DETENT_HEARTBEAT", _seconds(0.1, 3600)),
     "lease": ("DETENT_LEASE", _seconds(0.2, 86_400)),
     "grace": ("DETENT_GRACE", _seconds(0, 86_400)),
+    "allow_private_callbacks": ("DETENT_ALLOW_PRIVATE_CALLBACKS", _switch),
     "log_level": ("DETENT_LOG_LEVEL", _choice(LOG_LEVELS)),
     "log_format": ("DETENT_LOG_FORMAT", _choice(LOG_FORMATS)),
 }
