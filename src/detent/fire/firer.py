@@ -22,7 +22,7 @@ from detent.runtime.notify import EVERYTHING, Notifier
 from detent.runtime.service import Service
 from detent.store import timers
 from detent.store.database import Database
-from detent.store.partitions import with_partitions_of
+from detent.store.partitions import with_partitions, with_partitions_of
 from detent.store.timers import DueTimer, Firing
 from detent.when.rule import NextFires
 
@@ -160,5 +160,9 @@ class Firer(Service):
 
     async def _park(self, timer: DueTimer, reason: str) -> None:
         log.error("job %s is parked: %s", timer.job_id, reason)
-        epoch = self._node.epochs.get(timer.shard, 0)
-        await timers.park(self._database, timer, reason, self._node.node_id, epoch)
+        epoch, now = self._node.epochs.get(timer.shard, 0), self._clock.now()
+        await with_partitions(
+            self._database,
+            now,
+            lambda: timers.park(self._database, timer, reason, self._node.node_id, epoch, now),
+        )

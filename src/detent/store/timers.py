@@ -7,6 +7,7 @@ from datetime import date, datetime
 from typing import NamedTuple
 from uuid import UUID
 
+from detent.model.ids import day_true
 from detent.store.database import Database, Record
 from detent.store.sql import Queries
 
@@ -63,9 +64,11 @@ async def fire(db: Database, firings: Sequence[Firing], node_id: UUID, tzdata: s
     return {row["job_id"] for row in rows}
 
 
-async def park(db: Database, timer: DueTimer, reason: str, node_id: UUID, epoch: int) -> None:
+async def park(db: Database, timer: DueTimer, reason: str, node_id: UUID, epoch: int, now: datetime) -> None:
+    """Fire this timer no more, unless it has changed by now."""
+    day = day_true(timer.due_at, now).date()
     await db.fetchval(
-        queries.park_timer, timer.job_id, timer.version, timer.revision, reason[:2000], node_id, epoch
+        queries.park_timer, timer.job_id, timer.version, timer.revision, reason[:2000], node_id, epoch, day
     )
 
 

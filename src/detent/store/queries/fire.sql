@@ -63,7 +63,8 @@ with advanced as (
 select a.job_id, a.version + 1 as version from advanced a;
 
 -- name: park_timer
--- Parks a timer whose rule raised: it harms itself only, and says why.
+-- Parks a timer whose rule raised or whose row cannot be written: it harms itself only, and says why. The
+-- ledger may have this very instant, which can be why it is parked: that row stands.
 with parked as (
     update detent.timers t
     set status = 'parked', parked_reason = $4::text, version = t.version + 1
@@ -72,9 +73,10 @@ with parked as (
 )
 insert into detent.fires (tenant, job_id, generation, nominal_at, day, decision, decided_at, revision, node_id,
                           epoch, reason)
-select p.tenant, p.job_id, p.generation, p.due_at, (clock_timestamp() at time zone 'UTC')::date, 'parked',
+select p.tenant, p.job_id, p.generation, p.due_at, $7::date, 'parked',
        clock_timestamp(), $3::integer, $5::uuid, $6::bigint, $4::text
 from parked p
+on conflict do nothing
 returning job_id;
 
 -- name: clock_us
