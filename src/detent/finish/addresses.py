@@ -129,6 +129,10 @@ def checked_socket(info: AddrInfoType) -> socket.socket:
     return socket.socket(family, kind, protocol)
 
 
+def _unknown(why: str) -> OSError:
+    return socket.gaierror(socket.EAI_NONAME, why)  # with a number, without which the client drops the text
+
+
 async def look_up(host: str, port: int, family: int) -> Sequence[tuple[Any, ...]]:
     """`getaddrinfo` on a thread of its own.
 
@@ -152,7 +156,7 @@ async def look_up(host: str, port: int, family: int) -> Sequence[tuple[Any, ...]
         try:
             found = socket.getaddrinfo(host, port, family=family, type=socket.SOCK_STREAM)
         except (OSError, UnicodeError) as error:
-            failure = error if isinstance(error, OSError) else OSError(f"{host!r} is no name: {error}")
+            failure = error if isinstance(error, OSError) else _unknown(f"{host!r} is no name: {error}")
         with contextlib.suppress(RuntimeError):  # the loop is closed by now
             loop.call_soon_threadsafe(tell, found, failure)
 
@@ -188,7 +192,7 @@ class CallbackResolver(AbstractResolver):
         if not found and refused is not None:
             raise AddressRefused(refused)
         if not found:
-            raise OSError(f"{host} has no address")
+            raise _unknown(f"{host} has no address")
         return found
 
     async def close(self) -> None:
