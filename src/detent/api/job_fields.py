@@ -177,7 +177,7 @@ def _dst(value: Any, refusals: Refusals) -> Dst | None:
     for name, word, words in (("gap", gap, GAPS), ("fold", fold, FOLDS)):
         if word not in words:
             refusals.add(f"dst.{name}", f"must be one of {', '.join(words)}")
-    return Dst(gap, fold) if len(refusals.errors) == before else None
+    return msgspec.convert({"gap": gap, "fold": fold}, Dst) if len(refusals.errors) == before else None
 
 
 def _payload(given: Given, refusals: Refusals, current: str) -> str:

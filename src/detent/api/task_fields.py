@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 from detent.api import values
 from detent.api.refusals import Refusals
 from detent.api.vocabulary import refuse_unknown
 from detent.model.errors import InvalidInput
 from detent.model.job import PythonTask, ShellTask, Task
+
+T = TypeVar("T")
 
 LATER_KINDS = ("http", "container")
 LONGEST_COMMAND = 100_000  # Linux takes 128 KiB in one argument
@@ -24,7 +27,7 @@ def read_task(field: str, value: Any, refusals: Refusals) -> Task | None:
     if not isinstance(value, dict):
         refusals.add(
             field,
-            "must be the name of a Python task, or an object such as {'kind': 'shell', 'command': 'echo hello'}",
+            "must be the name of a Python task, or an object such as {'kind': 'shell', 'command': 'echo hi'}",
             "wrong_type",
         )
         return None
@@ -44,7 +47,7 @@ def read_task(field: str, value: Any, refusals: Refusals) -> Task | None:
     return None
 
 
-def _taken(read: Any, refusals: Refusals) -> Any:
+def _taken(read: Callable[[], T], refusals: Refusals) -> T | None:
     try:
         return read()
     except InvalidInput as refusal:

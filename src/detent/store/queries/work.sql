@@ -56,7 +56,8 @@ join detent.job_revisions r on r.job_id = any(array[wanted.job_id]) and r.revisi
 -- name: close_batch
 -- Closes ended attempts: the live row leaves, the closing row and the attempt's row are appended, a one-time
 -- job ends, a callback is queued, a dead letter is laid down. Fenced by (execution, attempt, token): a row
--- that is not answered was somebody else's by then. A repeat finds no row and changes nothing.
+-- that is not answered was somebody else's by then. A repeat finds no row and changes nothing. What was asked
+-- to cancel and did not succeed is cancelled, however its last attempt ended: nobody waits for its letter.
 with closed as (
     delete from detent.live l
     using unnest($1::uuid[], $2::integer[], $3::bigint[], $4::text[], $5::text[], $6::timestamptz[],
@@ -65,8 +66,12 @@ with closed as (
                 finished_at, result, error, callback_url, counted, reason)
     where l.execution_id = any(array[f.execution_id]) and l.attempt = f.attempt and l.token = f.token
       and l.state = 'running'
-    returning l.*, f.status, f.outcome, f.started_at as attempt_started_at, f.finished_at, f.result, f.error,
-              f.callback_url, f.counted, f.reason as why
+    returning l.*, f.outcome, f.started_at as attempt_started_at, f.finished_at, f.result, f.error,
+              f.callback_url, f.counted,
+              case when l.cancel_requested_at is not null and f.status <> 'succeeded' then 'cancelled'
+                   else f.status end as status,
+              case when l.cancel_requested_at is not null and f.status <> 'succeeded'
+                   then coalesce(l.reason, f.reason) else f.reason end as why
 ), closing as (
     insert into detent.executions (execution_id, job_id, scheduled_for, queued_at, started_at, finished_at, token,
         worker_id, source_id, tenant, revision, attempt, failures, losses, class, status, cause, pool, result, error, reason)

@@ -1,0 +1,1 @@
+"""The status page: jobs, recent executions and next fires, rendered here, with no script needed."""

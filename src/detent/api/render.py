@@ -1,0 +1,174 @@
+"""Answers as JSON: instants in UTC with `Z` and milliseconds, stored JSON as it was stored."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+import msgspec
+from litestar import Response
+
+from detent.model.execution import Attempt, ErrorInfo, Execution
+from detent.model.job import Job, PythonTask, Task
+from detent.store.executions import Detail
+from detent.store.jobs import Fire
+from detent.store.stats import CAP, Fleet, Overview
+from detent.when.instant import format_instant
+
+_MILLISECOND = timedelta(milliseconds=1)
+_encode = msgspec.json.Encoder().encode
+
+
+def json_answer(body: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response[bytes]:
+    return Response(_encode(body), status_code=status, media_type="application/json", headers=headers)
+
+
+def instant(at: datetime | None) -> str | None:
+    return None if at is None else format_instant(at)
+
+
+def page(items: Iterable[Any], next_cursor: str | None) -> dict[str, Any]:
+    return {"items": list(items), "next_cursor": next_cursor}
+
+
+def job(one: Job) -> dict[str, Any]:
+    spec = one.spec
+    return {
+        "job_id": one.job_id,
+        "name": spec.name,
+        "status": one.status,
+        "next_run_at": instant(one.next_run_at),
+        "task": task(spec.task),
+        "payload": msgspec.Raw(one.payload.encode()),
+        "scheduled_at": instant(spec.scheduled_at),
+        "delay": number(spec.delay),
+        "cron": spec.cron,
+        "every": number(spec.every),
+        "timezone": spec.timezone,
+        "dst": spec.dst,
+        "priority": spec.priority,
+        "timeout_seconds": number(spec.timeout_seconds),
+        "max_retries": spec.max_retries,
+        "retry_backoff": spec.retry_backoff,
+        "retry_delay_seconds": number(spec.retry_delay_seconds),
+        "dead_letter": spec.dead_letter,
+        "callback_url": spec.callback_url,
+        "tags": spec.tags,
+        "pool": spec.pool,
+        "idempotency_key": one.idempotency_key,
+        "parked_reason": one.parked_reason,
+        "revision": one.revision,
+        "created_at": instant(one.created_at),
+        "updated_at": instant(one.updated_at),
+    }
+
+
+def task(one: Task) -> dict[str, Any]:
+    if isinstance(one, PythonTask):
+        return {"kind": "python", "name": one.name}
+    return {"kind": "shell", "command": one.command, "env": one.env, "cwd": one.cwd}
+
+
+def execution(one: Execution) -> dict[str, Any]:
+    """As a list shows it: without what only a reading of one fetches."""
+    return {
+        "execution_id": one.execution_id,
+        "job_id": one.job_id,
+        "status": one.status,
+        "cause": one.cause,
+        "scheduled_for": instant(one.scheduled_for),
+        "queued_at": instant(one.queued_at),
+        "started_at": instant(one.started_at),
+        "finished_at": instant(one.finished_at),
+        "duration_ms": _between(one.started_at, one.finished_at),
+        "lateness_ms": _between(one.scheduled_for, one.started_at),
+        "attempt": one.attempt,
+        "worker_id": one.worker_id,
+        "result": None if one.result is None else msgspec.Raw(one.result.encode()),
+        "error": None if one.error is None else error(one.error),
+        "trace_id": one.execution_id.hex,
+        "revision": one.revision,
+        "reason": one.reason,
+        "source_id": one.source_id,
+    }
+
+
+def detail(one: Detail) -> dict[str, Any]:
+    return {
+        **execution(one.execution),
+        "attempts": [attempt(each) for each in one.attempts],
+        "stdout": one.output.stdout,
+        "stderr": one.output.stderr,
+    }
+
+
+def attempt(one: Attempt) -> dict[str, Any]:
+    return {
+        "attempt": one.attempt,
+        "outcome": one.outcome,
+        "worker_id": one.worker_id,
+        "started_at": instant(one.started_at),
+        "finished_at": instant(one.finished_at),
+        "duration_ms": _between(one.started_at, one.finished_at),
+        "error": None if one.error is None else error(one.error),
+    }
+
+
+def error(one: ErrorInfo) -> dict[str, Any]:
+    return {
+        "type": one.type,
+        "message": one.message,
+        "traceback": one.traceback,
+        "exit_code": one.exit_code,
+    }
+
+
+def fire(one: Fire) -> dict[str, Any]:
+    return {
+        "nominal_at": instant(one.nominal_at),
+        "decision": one.decision,
+        "decided_at": instant(one.decided_at),
+        "lateness_ms": _between(one.nominal_at, one.decided_at),
+        "through_at": instant(one.through_at),
+        "instants": one.instants,
+        "execution_id": one.execution_id,
+        "revision": one.revision,
+        "generation": one.generation,
+        "node_id": one.node_id,
+        "reason": one.reason,
+    }
+
+
+def overview(one: Overview) -> dict[str, Any]:
+    return {
+        "jobs": one.jobs,
+        "executions": {
+            "open": one.open,
+            "closed_last_hour": one.closed_last_hour,
+            "closed_last_day": one.closed_last_day,
+        },
+        "due": {"next_minute": one.due_next_minute, "next_hour": one.due_next_hour},
+        "fleet": fleet(one.fleet),
+        "counted_up_to": CAP,
+    }
+
+
+def fleet(one: Fleet) -> dict[str, Any]:
+    return {
+        "shards_leased": one.shards_leased,
+        "workers_live": one.workers_live,
+        "slots_live": one.slots_live,
+        "database_time": instant(one.database_time),
+    }
+
+
+def number(value: float | None) -> float | int | None:
+    """Whole seconds without the `.0`."""
+    return int(value) if value is not None and value == int(value) else value
+
+
+
+def _between(start: datetime | None, end: datetime | None) -> float | None:
+    return None if start is None or end is None else round((end - start) / _MILLISECOND, 3)
