@@ -131,11 +131,12 @@ from mine m
 returning execution_id, attempt;
 
 -- name: recorded_attempts
--- Which of these attempts the history has, under these tokens: the answer to a finish whose reply was lost.
+-- Which of these attempts the history has, under these tokens: the answer to a finish whose reply was lost. An
+-- attempt that was given up with its worker was not recorded by it: that finish is a zombie's.
 select a.execution_id, a.attempt
 from unnest($1::uuid[], $2::integer[], $3::bigint[]) as f (execution_id, attempt, token)
 join detent.attempts a on a.execution_id = any(array[f.execution_id]) and a.attempt = f.attempt and a.token = f.token
-where a.day >= $4::date;
+where a.day >= $4::date and a.outcome <> 'worker_lost';
 
 -- name: append_logs
 -- Stores output of attempts that still hold their lease; answers those that did. A repeat is ignored.
