@@ -103,6 +103,7 @@ async def serve(
         create_app(state),
         lifespan="off",
         log_config=None,
+        log_level="warning",
         access_log=False,
         server_header=False,
         date_header=True,

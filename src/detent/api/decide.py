@@ -51,7 +51,7 @@ def pause(standing: Standing) -> Change | None:
 
 
 def resume(standing: Standing, now: datetime) -> Change | None:
-    """Fire again: a one-time job at its instant, late if need be; a recurring one from the next instant on."""
+    """Fire again: a one-time job at its instant, or late; a recurring one from the next instant on."""
     _refuse_ended(standing, "resumed")
     if standing.timer_status not in ("paused", "parked"):
         return None

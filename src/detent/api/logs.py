@@ -40,7 +40,7 @@ async def logs(request: AnyRequest, execution_id: str) -> Response[bytes] | Stre
 
 
 async def _follow(state: ApiState, found: Execution, after: tuple[int, int]) -> AsyncIterator[bytes]:
-    """Pieces as they come, then `end` with the status; ends with the server too, for the client to ask anew."""
+    """Pieces as they come, then `end` with the status. A server that stops ends it without: ask anew."""
     quiet = 0.0
     yield b": following\n\n"
     while not state.stopping.is_set():

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import datetime, timedelta
 from typing import Any
-from uuid import UUID
 
 import msgspec
 from litestar import Response
@@ -167,7 +166,6 @@ def fleet(one: Fleet) -> dict[str, Any]:
 def number(value: float | None) -> float | int | None:
     """Whole seconds without the `.0`."""
     return int(value) if value is not None and value == int(value) else value
-
 
 
 def _between(start: datetime | None, end: datetime | None) -> float | None:

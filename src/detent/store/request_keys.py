@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
-from detent.model.errors import Conflict
+from detent.model.errors import Conflict, FieldError
 from detent.store.database import Connection
 from detent.store.sql import Queries
 
@@ -34,6 +34,7 @@ class KeyReused(Conflict):
             "this idempotency key was used before with another body: use a new key for a new request",
         )
         self.positions = tuple(positions)
+        self.errors: tuple[FieldError, ...] = ()
 
 
 async def claim_keys(
