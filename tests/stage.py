@@ -95,7 +95,7 @@ class Stage:
         **fields: Any,
     ) -> list[UUID]:
         now = self.now()
-        given = {"name": "job", "task": PythonTask("noop")} | fields
+        given: dict[str, Any] = {"name": "job", "task": PythonTask("noop")} | fields
         spec = JobSpec(**given)
         drafts = [Draft(new_job_id(now), spec, "null", due_at) for due_at in due]
         await create_jobs(self.db, tenant, drafts, armed_at or now)

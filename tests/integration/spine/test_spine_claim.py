@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -11,7 +12,7 @@ from detent.store import work
 from stage import MINUTE, SECOND, Stage
 
 
-async def queue(stage: Stage, count: int = 1, **fields: object) -> None:
+async def queue(stage: Stage, count: int = 1, **fields: Any) -> None:
     await stage.jobs([stage.now() - SECOND] * count, scheduled_at=stage.now(), **fields)
     assert await stage.fire() == count
 
