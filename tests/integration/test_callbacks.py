@@ -368,6 +368,7 @@ async def test_a_slow_receiver_does_not_hold_up_the_others(db: Database, receive
         execution = await close_one(db, quick.url)
         assert await settled(db, execution) is None
         assert receiver.most == PER_ORIGIN
+        receiver.open.set()
 
 
 async def test_an_execution_gone_from_history_ends_its_callback(db: Database, receiver: Receiver) -> None:

@@ -26,6 +26,7 @@ import asyncio
 import functools
 import logging
 import random
+import time
 from collections import Counter
 from datetime import timedelta
 from uuid import UUID
@@ -53,6 +54,8 @@ MOST_TRIES = 32
 LONGEST_REASON = 500
 BUFFER = 4096  # of an answer that nobody reads
 CLOSE_SECONDS = 3.0
+REST = 4.0  # times what a look for due ones took: a long one passes over a busy receiver's whole backlog
+LONGEST_REST = 2.0
 
 _MILLISECOND = timedelta(milliseconds=1)
 
@@ -107,6 +110,7 @@ class CallbackSender(Service):
         self._sending: dict[asyncio.Task[str | None], Due] = {}
         self._delivered: list[UUID] = []
         self._put_off: list[tuple[PutOff, Due]] = []
+        self._rested_at = 0.0
 
     async def opened(self) -> None:
         self._session = aiohttp.ClientSession(
@@ -122,10 +126,15 @@ class CallbackSender(Service):
         # Settling first: were it to fail, taking would meet rows whose outcome is known here.
         await self._settle()
         room = SENDING - len(self._sending)
+        started = time.monotonic()
         if room == 0 or self.stopping:
             return None
+        if started < self._rested_at:
+            return self._rested_at - started
         under_way = Counter(due.origin for due in self._sending.values())
         taken = await callbacks.take(self._database, room, under_way, PER_ORIGIN, LEASE)
+        ended = time.monotonic()
+        self._rested_at = ended + min(LONGEST_REST, REST * (ended - started))
         for due in taken:
             self._start(due)
         return None  # an ended post wakes us
