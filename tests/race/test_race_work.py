@@ -81,7 +81,7 @@ async def test_a_worker_that_beats_while_its_rescue_waits_is_not_lost(stage: Sta
     worker_id = await silent_worker(stage)
     [claim] = await stage.claim(worker_id)
     async with stage.db.transaction() as beat:
-        await beat.execute(queries.beat_worker, worker_id, 1)
+        await beat.execute(queries.beat_worker, worker_id, 1, None, 0)
         rescue = asyncio.create_task(stage.rescuer().run_once())
         await stage.until_blocked(1)
     await rescue
@@ -180,7 +180,7 @@ async def test_of_a_claim_and_a_cancel_that_meet_the_work_ends_cancelled(stage: 
             [row] = await claiming.fetch(queries.claim, worker_id, "default", 10)
             cancel = asyncio.create_task(cancel_execution(stage.db, TENANT, execution_id, stage.now(), None))
             await stage.until_blocked(1)
-        assert (await cancel).status == "running"
+        assert (await cancel).execution.status == "running"
         live = await stage.row("live", job_id)
         assert live["cancel_requested_at"] is not None
         now = stage.now()

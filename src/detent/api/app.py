@@ -13,7 +13,7 @@ from litestar import Litestar, Router, get
 from litestar.datastructures import State
 from litestar.response import Response
 
-from detent.api import executions, job_actions, jobs, logs, openapi, schedules, stats
+from detent.api import dead_letters, executions, job_actions, jobs, logs, openapi, schedules, stats
 from detent.api.body import AnyRequest
 from detent.api.door import check
 from detent.api.pages import routes as pages
@@ -49,6 +49,10 @@ API_HANDLERS = [
     executions.cancel,
     logs.logs,
     schedules.preview,
+    dead_letters.list_all,
+    dead_letters.read,
+    dead_letters.replay_one,
+    dead_letters.discard_one,
     stats.overview,
 ]
 

@@ -11,6 +11,7 @@ from detent.api.paging import PARAMETERS, cursor_of, place_of
 from detent.api.state import state_of
 from detent.model.errors import NotFound
 from detent.model.ids import parse_id
+from detent.store.dead_letters import replay_of
 from detent.store.executions import ExecutionFilter, list_executions, read_detail
 from detent.store.jobs import cancel_execution
 
@@ -49,7 +50,10 @@ async def read(request: AnyRequest, execution_id: str) -> Response[bytes]:
     found = await read_detail(state.database, state.tenant, wanted, state.clock.now())
     if found is None:
         raise NotFound("no such execution")
-    return render.json_answer(render.detail(found))
+    body = render.detail(found)
+    if found.execution.status == "dead_lettered":
+        body["replayed_as"] = await replay_of(state.database, state.tenant, wanted)
+    return render.json_answer(body)
 
 
 @post("/executions/{execution_id:str}/cancel", status_code=200)
@@ -58,5 +62,6 @@ async def cancel(request: AnyRequest, execution_id: str) -> Response[bytes]:
     state = state_of(request)
     target = path_id(execution_id, "execution")
     key = request_key(f"cancel/{target}", header_key(request.headers), b"")
-    found = await cancel_execution(state.database, state.tenant, target, state.clock.now(), key)
-    return render.json_answer(render.execution(found))
+    cancelled = await cancel_execution(state.database, state.tenant, target, state.clock.now(), key)
+    state.notifier.orders(cancelled.workers)
+    return render.json_answer(render.execution(cancelled.execution))

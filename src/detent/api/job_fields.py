@@ -60,6 +60,7 @@ READERS: dict[str, Callable[[str, Any], Any]] = {
     "max_retries": lambda field, value: values.whole(field, value, 0, 1000),
     "retry_backoff": lambda field, value: values.choice(field, value, BACKOFFS),
     "retry_delay_seconds": lambda field, value: values.seconds(field, value, 0, values.LONGEST_RETRY_DELAY),
+    "deadline_seconds": lambda field, value: values.seconds(field, value, 0.001, values.LONGEST_DEADLINE),
     "callback_url": values.callback,
     "tags": values.tags,
     "pool": values.pool,
@@ -183,14 +184,18 @@ def _dst(value: Any, refusals: Refusals) -> Dst | None:
 def _payload(given: Given, refusals: Refusals, current: str) -> str:
     if "payload" not in given:
         return current
-    label, raw = given.label("payload"), given.value("payload")
+    return read_payload(given.label("payload"), given.value("payload"), refusals)
+
+
+def read_payload(label: str, raw: msgspec.Raw, refusals: Refusals) -> str:
+    """The payload as compact JSON text."""
     try:
         msgspec.json.decode(raw)  # what a worker will do: a text that it cannot read must not get in
         compact = msgspec.json.format(bytes(raw), indent=-1)
     except (msgspec.MsgspecError, RecursionError) as error:
         why = "is nested too deeply" if isinstance(error, RecursionError) else "has a number out of range"
         refusals.add(label, why)
-        return current
+        return NOTHING
     if len(compact) > PAYLOAD_LIMIT:
         refusals.add(label, f"has {len(compact):,} bytes, at most {PAYLOAD_LIMIT:,} are allowed", "too_large")
     return compact.decode()

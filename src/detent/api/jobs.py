@@ -178,10 +178,11 @@ async def cancel(request: AnyRequest, job_id: str) -> Response[bytes]:
     state = state_of(request)
     target = path_id(job_id, "job")
     key = request_key(f"cancel/{target}", header_key(request.headers), b"")
-    job, changed = await cancel_job(state.database, state.tenant, target, state.clock.now(), key)
-    if changed:
+    cancelled = await cancel_job(state.database, state.tenant, target, state.clock.now(), key)
+    if cancelled.changed:
         state.notifier.timers([target])
-    return render.json_answer(render.job(job))
+        state.notifier.orders(cancelled.workers)
+    return render.json_answer(render.job(cancelled.job))
 
 
 async def find(state: ApiState, job_id: str) -> Standing:

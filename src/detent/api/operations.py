@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from detent.api.schemas import EXECUTION_STATUSES, FLAG, JOB_STATUSES, TEXT, WHOLE, Schema, words
+from detent.api.schemas import (
+    EXECUTION_STATUSES,
+    FLAG,
+    JOB_STATUSES,
+    LETTER_STATUSES,
+    TEXT,
+    WHOLE,
+    Schema,
+    words,
+)
 
 JSON = "application/json"
 
@@ -187,6 +196,50 @@ OPERATIONS = (
         "cancelExecution",
         "Cancel an open execution",
         ((200, "Execution"),),
+        problems=ACT,
+        keyed=True,
+    ),
+    Operation(
+        "get",
+        "/api/v1/dead-letters",
+        "listDeadLetters",
+        "Executions out of attempts, newest first",
+        ((200, "DeadLetters"),),
+        query=(
+            ("status", {**words(*LETTER_STATUSES), "default": "waiting"}),
+            ("job_id", TEXT),
+            LIMIT,
+            CURSOR,
+        ),
+        problems=LIST,
+    ),
+    Operation(
+        "get",
+        "/api/v1/dead-letters/{execution_id}",
+        "readDeadLetter",
+        "A dead letter with its definition, payload, attempts and output",
+        ((200, "OpenedDeadLetter"),),
+        problems=READ,
+    ),
+    Operation(
+        "post",
+        "/api/v1/dead-letters/{execution_id}/replay",
+        "replayDeadLetter",
+        "Run its work once more, with its payload or an edited one",
+        ((202, "Execution"),),
+        "Replay",
+        body_needed=False,
+        problems=ACT,
+        keyed=True,
+    ),
+    Operation(
+        "post",
+        "/api/v1/dead-letters/{execution_id}/discard",
+        "discardDeadLetter",
+        "Let it rest",
+        ((200, "OpenedDeadLetter"),),
+        "Discard",
+        body_needed=False,
         problems=ACT,
         keyed=True,
     ),

@@ -11,6 +11,8 @@ from litestar import Response
 
 from detent.model.execution import Attempt, ErrorInfo, Execution
 from detent.model.job import Job, PythonTask, Task
+from detent.store.alerts import Alert
+from detent.store.dead_letters import DeadLetter
 from detent.store.executions import Detail
 from detent.store.jobs import Fire
 from detent.store.stats import CAP, Fleet, Overview
@@ -52,6 +54,7 @@ def job(one: Job) -> dict[str, Any]:
         "max_retries": spec.max_retries,
         "retry_backoff": spec.retry_backoff,
         "retry_delay_seconds": number(spec.retry_delay_seconds),
+        "deadline_seconds": number(spec.deadline_seconds),
         "dead_letter": spec.dead_letter,
         "callback_url": spec.callback_url,
         "tags": spec.tags,
@@ -140,6 +143,33 @@ def fire(one: Fire) -> dict[str, Any]:
     }
 
 
+def dead_letter(one: DeadLetter) -> dict[str, Any]:
+    return {
+        "execution_id": one.execution_id,
+        "job_id": one.job_id,
+        "name": one.name,
+        "revision": one.revision,
+        "status": one.status,
+        "reason": one.reason,
+        "error": None if one.error is None else error(one.error),
+        "died_at": instant(one.died_at),
+        "settled_at": instant(one.settled_at),
+        "replayed_as": one.replayed_as,
+        "note": one.note,
+    }
+
+
+def alert(one: Alert) -> dict[str, Any]:
+    return {
+        "kind": one.kind,
+        "subject": one.subject,
+        "message": one.message,
+        "times": one.times,
+        "raised_at": instant(one.raised_at),
+        "last_at": instant(one.last_at),
+    }
+
+
 def overview(one: Overview) -> dict[str, Any]:
     return {
         "jobs": one.jobs,
@@ -150,6 +180,9 @@ def overview(one: Overview) -> dict[str, Any]:
         },
         "due": {"next_minute": one.due_next_minute, "next_hour": one.due_next_hour},
         "fleet": fleet(one.fleet),
+        "alerts": [alert(each) for each in one.alerts],
+        "dead_letters_waiting": one.dead_letters_waiting,
+        "stale_writes": one.stale_writes,
         "counted_up_to": CAP,
     }
 

@@ -123,6 +123,7 @@ DEFINITION: Schema = {
     "max_retries": or_null({**WHOLE, "minimum": 0, "maximum": 1000, "description": "Default 3"}),
     "retry_backoff": or_null(words(*BACKOFFS)),
     "retry_delay_seconds": or_null({**DURATION, "description": "Default 30"}),
+    "deadline_seconds": or_null({**DURATION, "description": "From queued to closed, all attempts together"}),
     "dead_letter": or_null(FLAG),
     "callback_url": or_null({**TEXT, "maxLength": LONGEST_URL}),
     "tags": or_null(
@@ -161,6 +162,7 @@ JOB = answer(
         "max_retries": WHOLE,
         "retry_backoff": words(*BACKOFFS),
         "retry_delay_seconds": NUMBER,
+        "deadline_seconds": or_null(NUMBER),
         "dead_letter": FLAG,
         "callback_url": or_null(TEXT),
         "tags": {"type": "array", "items": TEXT},
@@ -204,11 +206,13 @@ EXECUTION = answer(
         "trace_id": TEXT,
         "revision": WHOLE,
         "reason": or_null(TEXT),
-        "source_id": or_null(UUID),
+        "source_id": or_null({**UUID, "description": "The execution that this one replays"}),
+        "replayed_as": or_null({**UUID, "description": "The execution that replays this dead one"}),
         "attempts": {"type": "array", "items": ref("Attempt")},
         "stdout": {**TEXT, "description": "Its end; /logs has all of it"},
         "stderr": TEXT,
     },
+    "replayed_as",
     "attempts",
     "stdout",
     "stderr",
@@ -231,6 +235,36 @@ FIRE = answer(
 )
 
 FLEET = answer({"shards_leased": WHOLE, "workers_live": WHOLE, "slots_live": WHOLE, "database_time": INSTANT})
+
+
+ALERT = answer(
+    {
+        "kind": TEXT,
+        "subject": TEXT,
+        "message": TEXT,
+        "times": WHOLE,
+        "raised_at": INSTANT,
+        "last_at": INSTANT,
+    }
+)
+
+LETTER_STATUSES = ("waiting", "replayed", "discarded")
+LETTER: Schema = {
+    "execution_id": UUID,
+    "job_id": UUID,
+    "name": TEXT,
+    "revision": WHOLE,
+    "status": words(*LETTER_STATUSES),
+    "reason": TEXT,
+    "error": or_null(ref("ExecutionError")),
+    "died_at": INSTANT,
+    "settled_at": or_null(INSTANT),
+    "replayed_as": or_null(
+        {**UUID, "description": "The execution that replayed it; that one's source_id is this"}
+    ),
+    "note": or_null(TEXT),
+}
+NOTE: Schema = {"type": ["string", "null"], "minLength": 1, "maxLength": 1000}
 
 
 def list_of(name: str) -> Schema:
@@ -278,9 +312,25 @@ COMPONENTS: dict[str, Schema] = {
             "executions": answer({"open": COUNTS, "closed_last_hour": COUNTS, "closed_last_day": COUNTS}),
             "due": answer({"next_minute": WHOLE, "next_hour": WHOLE}),
             "fleet": ref("Fleet"),
+            "alerts": {"type": "array", "items": ref("Alert")},
+            "dead_letters_waiting": WHOLE,
+            "stale_writes": {**WHOLE, "description": "Writes by attempts that were no longer theirs"},
             "counted_up_to": {**WHOLE, "description": "Counts stop here"},
         }
     ),
+    "Alert": ALERT,
+    "DeadLetter": answer(LETTER),
+    "DeadLetters": list_of("DeadLetter"),
+    "OpenedDeadLetter": answer(
+        {
+            **LETTER,
+            "task": {"anyOf": [ref("PythonTask"), ref("ShellTask")]},
+            "payload": ANYTHING,
+            "execution": or_null(ref("Execution")),
+        }
+    ),
+    "Replay": request({"payload": {"description": "Instead of its own"}, "reason": NOTE}),
+    "Discard": request({"reason": NOTE}),
     "Health": answer({"status": words("ok")}),
     "Readiness": answer(
         {"status": words("ready"), "scheduler": FLAG, "workers": FLAG, "fleet": ref("Fleet")}

@@ -16,7 +16,7 @@ SCHEDULES = ("scheduled_at", "delay", "cron", "every")
 
 DEFINITION = (
     "name", "task", "payload", *SCHEDULES, "timezone", "dst", "priority", "timeout_seconds", "max_retries",
-    "retry_backoff", "retry_delay_seconds", "callback_url", "tags", "pool", "dead_letter",
+    "retry_backoff", "retry_delay_seconds", "deadline_seconds", "callback_url", "tags", "pool", "dead_letter",
 )  # fmt: skip
 
 # Other spellings of one field. `at` and `schedule` stand for whichever schedule their text is.
@@ -24,7 +24,7 @@ ALIASES = {"timeout_ms": "timeout_seconds", "config": "payload", "params": "payl
 EITHER_SCHEDULE = ("at", "schedule")
 
 LATER = frozenset({
-    "event", "retry", "deadline_seconds", "start_deadline_seconds", "concurrency_policy", "misfire",
+    "event", "retry", "start_deadline_seconds", "concurrency_policy", "misfire",
     "resources", "labels", "calendar", "jitter_seconds", "window_seconds", "start_at", "end_at", "max_runs",
     "rate_limit", "delivery", "depends_on", "hooks",
 })  # fmt: skip

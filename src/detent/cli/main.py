@@ -25,6 +25,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "demo": ("detent.cli.demo:demo", "Watch a few jobs run, for half a minute at most."),
     "job": ("detent.cli.job:job", "Create, list, show, pause, resume, cancel and run jobs."),
     "execution": ("detent.cli.execution:execution", "List and show executions, read their logs, cancel."),
+    "dead-letter": ("detent.cli.dead_letter:dead_letter", "List, show, replay and discard dead letters."),
     "when": ("detent.cli.when:when", "Explain a schedule: when would it run?"),
     "api": ("detent.cli.serve:api", "Run the HTTP server alone."),
     "scheduler": ("detent.cli.serve:scheduler", "Run a scheduler alone."),

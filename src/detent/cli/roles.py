@@ -12,13 +12,14 @@ from detent.cli.wiring import PostgresPort, PostgresPulse
 from detent.execute.port import Pulse
 from detent.execute.worker import Worker
 from detent.finish.rescuer import Rescuer
+from detent.finish.timeouts import TimeoutKeeper
 from detent.fire.firer import Firer
 from detent.fire.node import Node
 from detent.observe.clockwatch import ClockWatch
 from detent.observe.partitions import PartitionKeeper
 from detent.runtime.clock import Clock
 from detent.runtime.config import Config, inherited
-from detent.runtime.notify import QUEUE, TIMERS, Listener, Notifier
+from detent.runtime.notify import ORDERS, QUEUE, TIMERS, Listener, Notifier
 from detent.runtime.service import Service, run_services
 from detent.store import timers
 from detent.store.database import Database
@@ -33,10 +34,10 @@ async def run_scheduler(config: Config, url: str, ready: Ready) -> None:
     async with _role(url, "scheduler", size=3, hot=True) as (database, clock, notifier):
         node = Node(database, clock, changed=lambda: firer.reload())
         firer = Firer(database, clock, node, notifier)
-        listener = Listener(database, TIMERS, firer.hear, firer.reload)
+        listener = Listener(database, {TIMERS: firer.hear}, firer.reload)
         await node.run_once()
         ready(f"scheduler: owns {len(node.epochs)} shards")
-        await _serve([ClockWatch(database, clock), notifier, node, listener, firer])
+        await _serve([ClockWatch(database, clock, firer.clock_jumped), notifier, node, listener, firer])
 
 
 async def run_worker(config: Config, url: str, ready: Ready) -> None:
@@ -47,9 +48,15 @@ async def run_worker(config: Config, url: str, ready: Ready) -> None:
 
         port = PostgresPort(database, clock, notifier)
         worker = Worker(port, pulse, clock, config, environ=inherited())
-        listener = Listener(database, QUEUE, lambda pool: worker.wake(), worker.wake)
+        heard = {QUEUE: lambda pool: worker.wake(), ORDERS: lambda who: _orders(worker, who)}
+        listener = Listener(database, heard, worker.wake)
         ready(f"worker: {config.slots} slots in {', '.join(config.pools)}")
         await _serve([ClockWatch(database, clock), notifier, listener, worker])
+
+
+def _orders(worker: Worker, who: str) -> None:
+    if who == str(worker.worker_id):
+        worker.orders_wait()
 
 
 async def run_keeper(config: Config, url: str, ready: Ready) -> None:
@@ -62,6 +69,7 @@ async def run_keeper(config: Config, url: str, ready: Ready) -> None:
                 ClockWatch(database, clock),
                 notifier,
                 Rescuer(database, clock, notifier),
+                TimeoutKeeper(database, clock),
                 PartitionKeeper(database, clock),
                 CallbackSender(database, allow_private=config.allow_private_callbacks),
             ]

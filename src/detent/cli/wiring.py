@@ -13,7 +13,7 @@ from uuid import UUID
 from detent.dispatch.claimer import Claimer
 from detent.finish.recorder import Recorder
 from detent.model.errors import StoreUnavailable
-from detent.model.work import Claim, Finished, LogChunk, Orders, WorkerInfo
+from detent.model.work import Beat, Claim, Finished, LogChunk, Orders, WorkerInfo
 from detent.runtime.clock import Clock
 from detent.runtime.notify import Notifier
 from detent.store import work
@@ -93,13 +93,24 @@ class PostgresPulse:
     def __init__(self, connection: Dedicated) -> None:
         self._connection = connection
 
-    async def beat(self, worker_id: UUID, in_flight: int) -> Orders:
-        status = await self._connection.fetchval(queries.beat_worker, worker_id, in_flight)
+    async def beat(self, worker_id: UUID, beat: Beat) -> Orders:
+        status = await self._connection.fetchval(
+            queries.beat_worker, worker_id, len(beat.holding), beat.overdue_at, beat.stale_writes
+        )
         if status is None:
-            return Orders(alive=False, draining=False, cancel=())
-        rows = await self._connection.fetch(queries.cancels_for_worker, worker_id)
-        cancel = tuple((row["execution_id"], row["attempt"]) for row in rows)
-        return Orders(alive=True, draining=status == "draining", cancel=cancel)
+            return Orders(alive=False, draining=False)
+        draining = status == "draining"
+        if not beat.holding:
+            return Orders(alive=True, draining=draining)
+        columns = [list(column) for column in zip(*beat.holding, strict=True)]
+        rows = await self._connection.fetch(queries.orders_for_attempts, *columns)
+        told = [((row["execution_id"], row["attempt"]), row["stale"]) for row in rows]
+        return Orders(
+            alive=True,
+            draining=draining,
+            cancel=tuple(pair for pair, stale in told if not stale),
+            stale=tuple(pair for pair, stale in told if stale),
+        )
 
     async def close(self) -> None:
         await self._connection.close()

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from uuid import UUID
 
 import msgspec
+from msgspec.structs import replace
 
 from detent.model.job import JobSpec
 from detent.model.work import Claim
@@ -39,13 +40,23 @@ class Claimer:
             return []
         found = await self._look_up({(row["job_id"], row["revision"]) for row in rows})
         rows.sort(key=lambda row: (row["class"], row["rank"]))
-        return [
+        claims = [
             Claim(
                 row["execution_id"], row["job_id"], row["attempt"], row["token"], row["failures"],
                 row["scheduled_for"], row["revision"], *found[row["job_id"], row["revision"]],
+                row["deadline_at"],
             )
             for row in rows
         ]  # fmt: skip
+        own = [row["execution_id"] for row in rows if row["own_input"]]
+        return await self._with_inputs(claims, own) if own else claims
+
+    async def _with_inputs(self, claims: list[Claim], own: list[UUID]) -> list[Claim]:
+        inputs = await work.inputs(self._database, own)
+        return [
+            replace(claim, payload=inputs[claim.execution_id]) if claim.execution_id in inputs else claim
+            for claim in claims
+        ]
 
     async def _look_up(self, wanted: set[tuple[UUID, int]]) -> dict[tuple[UUID, int], Definition]:
         kept = self._definitions

@@ -13,13 +13,24 @@ import asyncio
 from dataclasses import dataclass
 
 from detent.execute.context import Context, Interruption
-from detent.execute.ending import CANCELLED, LOST, RELEASED, Ending, failed, raised, returned, timed_out
+from detent.execute.ending import (
+    CANCELLED,
+    LOST,
+    RELEASED,
+    Ending,
+    clean,
+    failed,
+    raised,
+    returned,
+    timed_out,
+)
 from detent.execute.python import call_in_thread
 from detent.execute.registry import Registry
 from detent.execute.shell import ShellExecutor
 from detent.execute.threads import Threads
+from detent.model.execution import ErrorInfo
 from detent.model.job import PythonTask
-from detent.model.work import Claim
+from detent.model.work import UNKNOWN_TASK, Claim
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +68,7 @@ async def perform(claim: Claim, context: Context, executors: Executors) -> Endin
 def interrupted(why: Interruption, claim: Claim, ending: Ending | None) -> Ending:
     """How an attempt ended that its worker stopped; `ending` is what it had to say, if anything."""
     if why is Interruption.TIMEOUT:
-        return timed_out(claim.spec.timeout_seconds)
+        return timed_out(claim.spec.timeout_seconds, claim.deadline_at)
     if why is Interruption.CANCELLED:
         return CANCELLED
     if why is Interruption.LOST:
@@ -70,7 +81,7 @@ def unknown_task(name: str) -> Ending:
     message = (
         f"this worker knows no task {name!r}; start a worker with --import and the module that registers it"
     )
-    return failed("UnknownTask", message, retryable=False)
+    return Ending("released", None, ErrorInfo(UNKNOWN_TASK, clean(message)))
 
 
 def _raised(error: BaseException) -> Ending:

@@ -98,6 +98,15 @@ class Crew:
     def in_flight(self) -> int:
         return self.running + len(self.queue)
 
+    def holding(self) -> tuple[tuple[UUID, int, int], ...]:
+        """What runs here or waits to, as (execution, attempt, token). Asked from the heartbeat's thread."""
+        claims = [lane.claim for lane in list(self.lanes)] + list(self.queue)
+        return tuple((c.execution_id, c.attempt, c.token) for c in claims if c is not None)
+
+    def overdue_at(self) -> float:
+        """The monotonic instant at which the first of what runs here is out of time. From any thread."""
+        return min((lane.deadline for lane in list(self.lanes)), default=FOREVER)
+
     def ended_one(self, claim: Claim, context: Context, ending: Ending, started_at: datetime) -> None:
         """An attempt is over: pass its end on, after its output if it wrote any."""
         self.running -= 1
@@ -121,7 +130,7 @@ class Crew:
             self.desk.reporter.hurry()
 
     def _finished(self, claim: Claim, ending: Ending, started_at: datetime) -> Finished | None:
-        if ending.outcome == "released":
+        if ending.outcome == "released" and ending.error is None:
             self.handed_back.append(claim)
             return None
         if ending.outcome == "worker_lost":

@@ -7,6 +7,7 @@ bytes, lone surrogates and megabytes of text are met here and not in a batch tha
 from __future__ import annotations
 
 import traceback
+from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -46,8 +47,10 @@ def failed(kind: str, message: str, *, retryable: bool = True, exit_code: int | 
     return Ending("failed", None, ErrorInfo(kind, clean(message), None, exit_code), retryable)
 
 
-def timed_out(seconds: float) -> Ending:
+def timed_out(seconds: float, deadline_at: datetime | None = None) -> Ending:
     message = f"still running after its timeout of {seconds:g} s"
+    if deadline_at is not None:
+        message += f", or past its deadline at {deadline_at:%Y-%m-%dT%H:%M:%S}Z"
     return Ending("timed_out", None, ErrorInfo("Timeout", message))
 
 

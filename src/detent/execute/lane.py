@@ -92,6 +92,8 @@ class Lane:
         self.started_at = desk.clock.now()
         now = crew.moved_at = time.monotonic()
         self.deadline = now + claim.spec.timeout_seconds
+        if claim.deadline_at is not None:
+            self.deadline = min(self.deadline, desk.clock.monotonic_of(claim.deadline_at))
         if self.deadline < self.entry_at:
             crew.deadlines.watch(self)
         crew.running += 1

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol
 from uuid import UUID
 
-from detent.model.work import Claim, Finished, LogChunk, Orders, WorkerInfo
+from detent.model.work import Beat, Claim, Finished, LogChunk, Orders, WorkerInfo
 
 
 class Port(Protocol):
@@ -39,7 +39,7 @@ class Port(Protocol):
 class Pulse(Protocol):
     """The heartbeat's own connection, used from the heartbeat's own thread and loop."""
 
-    async def beat(self, worker_id: UUID, in_flight: int) -> Orders:
+    async def beat(self, worker_id: UUID, beat: Beat) -> Orders:
         """Say that this incarnation lives, and hear what it must stop."""
 
     async def close(self) -> None:

@@ -11,6 +11,7 @@ instant from which the other side may have counted.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import random
 import threading
@@ -21,7 +22,7 @@ from uuid import UUID
 from detent.execute.ending import say
 from detent.execute.port import Pulse, PulseFactory
 from detent.execute.retry import pause_after
-from detent.model.work import Orders
+from detent.model.work import Beat, Orders
 
 log = logging.getLogger("detent.worker")
 
@@ -38,13 +39,13 @@ class Heartbeat:
         *,
         every: float,
         lease: float,
-        in_flight: Callable[[], int],
+        report: Callable[[], Beat],
         obey: Callable[[UUID, Orders], None],
     ) -> None:
         self._connect = connect
         self._every = every
         self._lease = lease
-        self._in_flight = in_flight
+        self._report = report
         self._obey = obey
         self._worker_loop = asyncio.get_running_loop()
         self._worker_id: UUID | None = None
@@ -52,6 +53,7 @@ class Heartbeat:
         self._thread: threading.Thread | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stop: asyncio.Event | None = None
+        self._wake: asyncio.Event | None = None
         self._failures = 0
         self.beats = 0
 
@@ -67,6 +69,13 @@ class Heartbeat:
         """Whether a beat got through within the lease. May be asked from any thread."""
         return time.monotonic() < self._trusted_until
 
+    def hurry(self) -> None:
+        """Beat now: there may be orders. From any thread."""
+        loop, wake = self._loop, self._wake
+        if loop is not None and wake is not None:
+            with contextlib.suppress(RuntimeError):  # it has ended
+                loop.call_soon_threadsafe(wake.set)
+
     async def stop(self) -> None:
         """End the thread and its connection."""
         thread, self._thread = self._thread, None
@@ -76,6 +85,7 @@ class Heartbeat:
         if loop is not None and stop is not None:
             try:
                 loop.call_soon_threadsafe(stop.set)
+                self.hurry()
             except RuntimeError:  # it ended by itself
                 pass
         await asyncio.to_thread(thread.join, JOIN_SECONDS)
@@ -84,7 +94,7 @@ class Heartbeat:
         asyncio.run(self._beat_on())
 
     async def _beat_on(self) -> None:
-        self._stop = asyncio.Event()
+        self._stop, self._wake = asyncio.Event(), asyncio.Event()
         self._loop = asyncio.get_running_loop()
         pulse: Pulse | None = None
         while not self._stop.is_set() and self._thread is not None:
@@ -106,15 +116,16 @@ class Heartbeat:
         worker_id = self._worker_id
         assert worker_id is not None
         started = time.monotonic()
-        orders = await pulse.beat(worker_id, self._in_flight())
+        orders = await pulse.beat(worker_id, self._report())
         if worker_id == self._worker_id:
             self._trusted_until = started + self._lease if orders.alive else 0.0
         self.beats += 1
         try:
             self._worker_loop.call_soon_threadsafe(self._obey, worker_id, orders)
         except RuntimeError:  # the worker's loop is gone
-            if self._stop is not None:
+            if self._stop is not None and self._wake is not None:
                 self._stop.set()
+                self._wake.set()
 
     def _failed(self, error: Exception) -> float:
         if self._failures == 0:
@@ -132,9 +143,10 @@ class Heartbeat:
                 log.debug("closing the heartbeat's connection: %s", say(error))
 
     async def _wait(self, seconds: float) -> None:
-        assert self._stop is not None
+        assert self._wake is not None
         try:
             async with asyncio.timeout(seconds):
-                await self._stop.wait()
+                await self._wake.wait()
         except TimeoutError:
             pass
+        self._wake.clear()

@@ -18,12 +18,14 @@ import os
 import platform
 import time
 from collections.abc import Awaitable, Callable, Mapping
+from datetime import timedelta
 from uuid import UUID
 
 from detent.execute.appetite import Appetite
 from detent.execute.attempt import Executors
 from detent.execute.context import Interruption
 from detent.execute.crew import Crew, Desk
+from detent.execute.deadlines import FOREVER
 from detent.execute.logs import LogShipper
 from detent.execute.port import Port, PulseFactory
 from detent.execute.pulse import Heartbeat
@@ -33,7 +35,7 @@ from detent.execute.shell import ShellExecutor
 from detent.execute.threads import Threads
 from detent.model.errors import StoreUnavailable
 from detent.model.ids import new_incarnation_id
-from detent.model.work import Finished, Orders, WorkerInfo
+from detent.model.work import Beat, Finished, Orders, WorkerInfo
 from detent.runtime.clock import Clock
 from detent.runtime.config import Config
 from detent.runtime.service import Service
@@ -103,6 +105,20 @@ class Worker(Service):
         """Attempts whose end was recorded."""
         return self._reporter.recorded if self._crew is not None else 0
 
+    def orders_wait(self) -> None:
+        """There may be something to cancel."""
+        if self._crew is not None:
+            self._heartbeat.hurry()
+
+    def _beat(self) -> Beat:
+        """What the heartbeat says, from its own thread."""
+        crew = self._crew
+        if crew is None:
+            return Beat()
+        overdue = crew.overdue_at()
+        left = timedelta(seconds=overdue - time.monotonic()) if overdue < FOREVER else None
+        return Beat(crew.holding(), None if left is None else self._clock.now() + left, self.stale_writes)
+
     def wake(self) -> None:
         """There may be new work."""
         self._hints += 1
@@ -123,7 +139,7 @@ class Worker(Service):
             self._connect,
             every=self._config.heartbeat,
             lease=self._config.lease,
-            in_flight=lambda: self.in_flight,
+            report=self._beat,
             obey=self._obey,
         )
         desk = Desk(
@@ -210,6 +226,8 @@ class Worker(Service):
             return
         if orders.cancel:
             crew.cancel(set(orders.cancel), Interruption.CANCELLED)
+        if orders.stale:
+            crew.cancel(set(orders.stale), Interruption.LOST)
         if orders.draining != self._draining:
             self._draining = orders.draining
             self.wake()

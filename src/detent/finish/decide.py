@@ -2,9 +2,9 @@
 
 succeeded            → closed, succeeded
 cancelled            → closed, cancelled
-released             → back to the queue, uncounted
-failed | timed_out   → waits for its next attempt while there is one and the error allows it;
-                       else dead_lettered, or its own outcome when the job opted out of dead letters
+released             → back to the queue, uncounted; after a pause when its worker does not know the task
+failed | timed_out   → waits for its next attempt while there is one, the error allows it and the deadline
+                       is after it; else dead_lettered, or its own outcome when the job opted out of that
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from datetime import timedelta
 
 from detent.finish.retry import retry_delay
 from detent.model.execution import ClosedStatus
-from detent.model.work import Finished
+from detent.model.work import UNKNOWN_TASK, Finished
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,11 +46,28 @@ def decide(finished: Finished) -> Decision:
         case "cancelled":
             return _CANCELLED
         case "released" | "worker_lost":
-            return _RELEASED
+            if finished.error is None or finished.error.type != UNKNOWN_TASK:
+                return _RELEASED
+            return PutBack("queued", _pause_of(finished.claim.attempt), 0, finished.error.message)
         case "failed" | "timed_out" as outcome:
             spec = finished.claim.spec
             failures = finished.claim.failures + 1
             if finished.retryable and failures <= spec.max_retries:
-                return PutBack("retrying", retry_delay(spec, failures), 1, f"attempt {outcome}; will retry")
-            why = "out_of_attempts" if finished.retryable else "not_retryable"
+                delay = retry_delay(spec, failures)
+                deadline = finished.claim.deadline_at
+                if deadline is None or finished.finished_at + delay < deadline:
+                    return PutBack("retrying", delay, 1, f"attempt {outcome}; will retry")
+                why = "deadline"
+            else:
+                why = "out_of_attempts" if finished.retryable else "not_retryable"
             return Close("dead_lettered" if spec.dead_letter else outcome, 1, why)
+
+
+def quarantine(finished: Finished) -> Close:
+    """No worker knows its task, and none has for a while: a person has to see to it."""
+    return Close("dead_lettered" if finished.claim.spec.dead_letter else "failed", 0, "unknown_task")
+
+
+def _pause_of(attempt: int) -> timedelta:
+    """How long work that was handed back as unknown is left alone: 1, 2, 4 … 32 s."""
+    return timedelta(seconds=2.0 ** min(max(attempt, 1) - 1, 5))

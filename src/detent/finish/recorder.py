@@ -9,15 +9,20 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
+from uuid import UUID
 
 import msgspec
 
-from detent.finish.decide import Close, decide
-from detent.model.work import Finished
+from detent.finish.decide import Close, decide, quarantine
+from detent.model.job import PythonTask
+from detent.model.work import UNKNOWN_TASK, Finished
 from detent.store import work
 from detent.store.database import Database
 from detent.store.partitions import with_partitions_of
 from detent.store.work import Closing, Pair, Returning
+
+# How long an execution whose task nobody knows waits for a worker that does, before it is a dead letter.
+UNKNOWN_PATIENCE = 60.0
 
 _encode = msgspec.json.Encoder().encode
 
@@ -30,8 +35,9 @@ class Recorder:
         """Record what ended; answers the pairs recorded. The others are stale."""
         closing: list[Closing] = []
         waiting: list[tuple[Returning, Finished]] = []
+        condemned = await self._unknown(batch)
         for finished in batch:
-            decision = decide(finished)
+            decision = quarantine(finished) if finished.claim.execution_id in condemned else decide(finished)
             if isinstance(decision, Close):
                 closing.append(_closing(finished, decision))
             else:
@@ -51,6 +57,20 @@ class Recorder:
         if missing:
             done |= await self._read_back(missing)
         return done
+
+    async def _unknown(self, batch: Sequence[Finished]) -> set[UUID]:
+        """Those of the batch whose task no worker has known for a while."""
+        handed_back = [
+            (f.claim.execution_id, f.claim.spec.task.name)
+            for f in batch
+            if f.outcome == "released"
+            and f.error is not None
+            and f.error.type == UNKNOWN_TASK
+            and isinstance(f.claim.spec.task, PythonTask)
+        ]
+        if not handed_back:
+            return set()
+        return await work.unknown_tasks(self._database, handed_back, UNKNOWN_PATIENCE)
 
     async def _put_back(self, waiting: list[tuple[Returning, Finished]], closing: list[Closing]) -> set[Pair]:
         waiting.sort(key=lambda pair: pair[0].execution_id.bytes)

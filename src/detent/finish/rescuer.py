@@ -39,6 +39,8 @@ class Rescuer(Service):
         self._seen: dict[UUID, tuple[int, float]] = {}  # beat counter, and since when we know it
 
     async def run_once(self) -> float | None:
+        if not self._clock.steady:
+            return None
         rows = await self._database.fetch(queries.present_workers)
         now = time.monotonic()
         seen: dict[UUID, tuple[int, float]] = {}
@@ -78,7 +80,7 @@ class Rescuer(Service):
         ended = [
             Closing(
                 r["execution_id"], r["attempt"], r["token"], "cancelled", "worker_lost", r["claimed_at"], now,
-                None, LOST, None, 0, "cancelled on request",
+                None, LOST, r["callback_url"], 0, "cancelled on request",
             )
             for r in rows if r["cancelled"]
         ]  # fmt: skip

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 
 import msgspec
@@ -61,4 +61,5 @@ def decide(timer: DueTimer, now: datetime, epoch: int, memo: NextFires) -> Firin
         skipped_through=fate.skipped_through,
         skipped=fate.skipped_count or None,
         epoch=epoch,
+        deadline=None if spec.deadline_seconds is None else timedelta(seconds=spec.deadline_seconds),
     )

@@ -34,6 +34,7 @@ SCAN_AHEAD = timedelta(seconds=2)
 SCAN_EVERY = timedelta(seconds=1)
 PER_SHARD = 2000
 BATCH = 1000
+IN_DOUBT = 0.25
 
 
 class Firer(Service):
@@ -68,9 +69,16 @@ class Firer(Service):
         self._reload = True
         self.wake()
 
+    def clock_jumped(self) -> None:
+        """What was planned on the clock as it was is planned anew."""
+        self._loaded_until = self._scan_at = self._clock.now()
+        self.reload()
+
     async def run_once(self) -> float | None:
         if not self._node.epochs:
             return 0.05
+        if not self._clock.steady:
+            return IN_DOUBT
         await self._refresh()
         now = self._clock.now()
         while due := self._wheel.pop_due(now, BATCH):

@@ -59,6 +59,7 @@ class JobSpec(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     max_retries: int = 3
     retry_backoff: Backoff = "exponential"
     retry_delay_seconds: float = 30.0
+    deadline_seconds: float | None = None
     dead_letter: bool = True
     callback_url: str | None = None
     tags: tuple[str, ...] = ()

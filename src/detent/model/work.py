@@ -16,6 +16,8 @@ import msgspec
 from detent.model.execution import ErrorInfo, Outcome
 from detent.model.job import JobSpec
 
+UNKNOWN_TASK = "UnknownTask"  # the type of the error with which a worker hands such work back
+
 
 class Claim(msgspec.Struct, frozen=True, gc=False):
     """One claimed attempt. Every write about it carries (execution, attempt, token)."""
@@ -29,6 +31,7 @@ class Claim(msgspec.Struct, frozen=True, gc=False):
     revision: int
     spec: JobSpec
     payload: str
+    deadline_at: datetime | None = None
 
 
 class Finished(msgspec.Struct, frozen=True, gc=False):
@@ -68,9 +71,23 @@ class WorkerInfo:
 
 
 @dataclass(frozen=True, slots=True)
+class Beat:
+    """What a worker says of itself: what it believes to hold, as (execution, attempt, token), when the first
+    of it is out of time, and how many of its writes changed nothing because they came too late.
+    """
+
+    holding: tuple[tuple[UUID, int, int], ...] = ()
+    overdue_at: datetime | None = None
+    stale_writes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Orders:
-    """A heartbeat's answer: whether this incarnation is still trusted, and what it must stop."""
+    """A heartbeat's answer: whether this incarnation is still trusted, and what it must stop: because
+    somebody asked to cancel it, or because it is no longer its own.
+    """
 
     alive: bool
     draining: bool
-    cancel: tuple[tuple[UUID, int], ...]
+    cancel: tuple[tuple[UUID, int], ...] = ()
+    stale: tuple[tuple[UUID, int], ...] = ()

@@ -3,6 +3,9 @@
 A node never trusts its own wall clock. It samples `clock_timestamp()`, keeps the offset to its monotonic
 clock, and computes the database's time from that: a local clock that is wrong, or that is set while we
 run, changes nothing. Of the recent samples the one with the shortest round trip is the most exact.
+
+A database clock that jumps is not believed at once: until samples have agreed on the new time for a while,
+this clock runs on as before and says that it is not `steady`, and nothing is fired or rescued meanwhile.
 """
 
 from __future__ import annotations
@@ -14,6 +17,9 @@ from datetime import UTC, datetime, timedelta
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 KEEP_SAMPLES = 8
+JUMP_NS = 5_000_000_000
+AGREE_NS = 1_000_000_000
+CONFIRM_SECONDS = 10.0
 
 
 class Clock:
@@ -21,6 +27,18 @@ class Clock:
         self._samples: deque[tuple[int, int]] = deque(maxlen=KEEP_SAMPLES)  # (round trip, offset) in ns
         # Until the first sample, the local wall clock is the best guess there is.
         self._offset_ns = time.time_ns() - time.monotonic_ns()
+        self._doubted: tuple[int, float] | None = None  # the new offset, and since when it is seen
+        self.jumps = 0  # that were confirmed
+
+    @property
+    def steady(self) -> bool:
+        """Whether the database's clock goes on as it did."""
+        return self._doubted is None
+
+    @property
+    def doubted_ms(self) -> float:
+        """By how much the database's clock seems to have jumped."""
+        return 0.0 if self._doubted is None else (self._doubted[0] - self._offset_ns) / 1e6
 
     def now_us(self) -> int:
         """Microseconds since 1970 on the database's clock."""
@@ -45,5 +63,21 @@ class Clock:
         database_us = await read_us()
         received = time.monotonic_ns()
         trip = received - sent
-        self._samples.append((trip, database_us * 1000 - (sent + trip // 2)))
+        offset = database_us * 1000 - (sent + trip // 2)
+        if self._samples and abs(offset - self._offset_ns) > JUMP_NS + trip:
+            self._doubt(offset, trip, received / 1e9)
+            return
+        self._doubted = None
+        self._samples.append((trip, offset))
         self._offset_ns = min(self._samples)[1]
+
+    def _doubt(self, offset: int, trip: int, now: float) -> None:
+        """A sample far off. Believed once others have agreed with it for a while."""
+        if self._doubted is None or abs(self._doubted[0] - offset) > AGREE_NS:
+            self._doubted = (offset, now)
+        elif now - self._doubted[1] >= CONFIRM_SECONDS:
+            self.jumps += 1
+            self._samples.clear()
+            self._samples.append((trip, offset))
+            self._offset_ns = offset
+            self._doubted = None

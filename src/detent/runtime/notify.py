@@ -8,14 +8,17 @@ is under way the next ones pile up into a single statement.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from uuid import UUID
 
 from detent.runtime.service import Service
 from detent.store.database import Database, Dedicated
+from detent.store.sql import Queries
 
 TIMERS = "detent_timers"
 QUEUE = "detent_queue"
+ORDERS = "detent_orders"
 
 # A payload may have 8,000 bytes; beyond this many ids a full look is cheaper anyway.
 MOST_IDS = 200
@@ -33,6 +36,7 @@ class Notifier(Service):
         self._database = database
         self._timers: set[UUID] = set()
         self._pools: set[str] = set()
+        self._workers: set[UUID] = set()
 
     def timers(self, job_ids: Iterable[UUID]) -> None:
         """Tell schedulers that these jobs' timers changed."""
@@ -44,25 +48,29 @@ class Notifier(Service):
         self._pools.update(pools)
         self.wake()
 
+    def orders(self, workers: Iterable[UUID]) -> None:
+        """Tell these workers to ask for orders: something of theirs is to be cancelled."""
+        self._workers.update(workers)
+        if self._workers:
+            self.wake()
+
     async def run_once(self) -> float | None:
         timers, self._timers = self._timers, set()
         pools, self._pools = self._pools, set()
+        workers, self._workers = self._workers, set()
         messages = [(QUEUE, pool) for pool in pools]
+        messages += [(ORDERS, str(worker)) for worker in workers]
         if timers:
             few = len(timers) <= MOST_IDS
             messages.append((TIMERS, ",".join(map(str, timers)) if few else EVERYTHING))
         if messages:
             channels, payloads = zip(*messages, strict=True)
-            await self._database.execute(
-                "select pg_notify(c, p) from unnest($1::text[], $2::text[]) as m(c, p)",
-                list(channels),
-                list(payloads),
-            )
+            await self._database.execute(Queries.load().notify, list(channels), list(payloads))
         return None
 
 
 class Listener(Service):
-    """Listens on one channel and calls back with each payload; `lost` after any break in between."""
+    """Listens on channels and calls back with each payload; `lost` after any break in between."""
 
     name = "listener"
     every = 5.0
@@ -70,13 +78,11 @@ class Listener(Service):
     def __init__(
         self,
         database: Database,
-        channel: str,
-        heard: Callable[[str], None],
+        heard: Mapping[str, Callable[[str], None]],
         lost: Callable[[], None],
     ) -> None:
         super().__init__()
         self._database = database
-        self._channel = channel
         self._heard = heard
         self._lost = lost
         self._connection: Dedicated | None = None
@@ -84,16 +90,17 @@ class Listener(Service):
     async def run_once(self) -> float | None:
         if self._connection is None or self._connection.is_closed():
             self._connection = await self._database.dedicated()
-            await self._connection.listen(self._channel, self._on_message)
+            for channel, heard in self._heard.items():
+                await self._connection.listen(channel, partial(self._on_message, heard))
             self._lost()  # whatever was said before we listened is unknown
         else:
             async with asyncio.timeout(5):
-                await self._connection.execute("select 1")  # a dead peer shows itself
+                await self._connection.execute(Queries.load().ping)  # a dead peer shows itself
         return None
 
-    def _on_message(self, payload: str) -> None:
+    def _on_message(self, heard: Callable[[str], None], payload: str) -> None:
         if not self.stopping:
-            self._heard(payload)
+            heard(payload)
 
     async def closed(self) -> None:
         if self._connection is not None:

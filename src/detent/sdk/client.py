@@ -21,7 +21,7 @@ from urllib.parse import quote
 
 from detent.sdk.connection import Connection, events
 from detent.sdk.failures import ClientError, WaitTimeout
-from detent.sdk.records import Execution, Job
+from detent.sdk.records import DeadLetter, Execution, Job
 
 BASE = "/api/v1"
 DEFAULT_URL = "http://127.0.0.1:8642"
@@ -118,6 +118,34 @@ class Client:
     def cancel_execution(self, execution_id: str) -> Execution:
         path = f"/executions/{_part(execution_id)}/cancel"
         return Execution.of(self._json("POST", path, repeatable=True))
+
+    def dead_letters(
+        self, *, job_id: str | None = None, status: str | None = None, limit: int | None = None
+    ) -> Iterator[DeadLetter]:
+        """Newest first, every page: those that wait for a person, or with another `status`."""
+        filters = {"job_id": job_id, "status": status}
+        return (DeadLetter.of(raw) for raw in self._pages("/dead-letters", limit, filters))
+
+    def dead_letter(self, execution_id: str) -> DeadLetter:
+        """One with all its context in `raw`: task, payload, attempts, output."""
+        return DeadLetter.of(self._json("GET", f"/dead-letters/{_part(execution_id)}"))
+
+    def replay(
+        self, execution_id: str, *, payload: Any = ..., reason: str | None = None, key: str | None = None
+    ) -> Execution:
+        """Run the work of a dead letter once more, with its own payload or another one."""
+        body = {} if payload is ... else {"payload": payload}
+        if reason is not None:
+            body["reason"] = reason
+        headers = {"idempotency-key": key} if key else None
+        path = f"/dead-letters/{_part(execution_id)}/replay"
+        return Execution.of(self._json("POST", path, body=body, headers=headers, repeatable=key is not None))
+
+    def discard(self, execution_id: str, *, reason: str | None = None) -> DeadLetter:
+        """Let a dead letter rest."""
+        body = {} if reason is None else {"reason": reason}
+        path = f"/dead-letters/{_part(execution_id)}/discard"
+        return DeadLetter.of(self._json("POST", path, body=body, repeatable=True))
 
     def logs(self, execution_id: str) -> str:
         """What an execution has written so far."""

@@ -125,5 +125,34 @@ class Execution:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class DeadLetter:
+    """An execution out of attempts: `waiting`, `replayed` or `discarded`."""
+
+    execution_id: str
+    job_id: str
+    name: str
+    status: str
+    reason: str
+    error: Mapping[str, Any] | None
+    died_at: datetime | None
+    replayed_as: str | None
+    raw: Mapping[str, Any] = field(repr=False)
+
+    @classmethod
+    def of(cls, raw: Mapping[str, Any]) -> DeadLetter:
+        return cls(
+            execution_id=raw["execution_id"],
+            job_id=raw["job_id"],
+            name=raw["name"],
+            status=raw["status"],
+            reason=raw["reason"],
+            error=raw.get("error"),
+            died_at=_instant(raw.get("died_at")),
+            replayed_as=raw.get("replayed_as"),
+            raw=raw,
+        )
+
+
 def _instant(text: str | None) -> datetime | None:
     return None if text is None else datetime.fromisoformat(text)

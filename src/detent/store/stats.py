@@ -7,12 +7,14 @@ from datetime import datetime, timedelta
 
 from detent.model.errors import SchemaMismatch
 from detent.model.ids import first_id_of
+from detent.store.alerts import Alert, open_alerts
 from detent.store.database import Database
 from detent.store.migrate import Applied, compare, known
 from detent.store.sql import Queries
 
 CAP = 10_000
 CAP_IN_A_SHARD = 100
+ALERTS = 20
 # Executions are filed under their nominal instant: one that closed today may have been due before.
 LOOK_BACK = timedelta(days=2)
 
@@ -36,6 +38,9 @@ class Overview:
     closed_last_day: dict[str, int]
     due_next_minute: int
     due_next_hour: int
+    dead_letters_waiting: int
+    stale_writes: int
+    alerts: list[Alert]
     fleet: Fleet
 
 
@@ -53,8 +58,10 @@ async def read_overview(database: Database, tenant: int, now: datetime) -> Overv
         since = first_id_of((now - LOOK_BACK).date())
         closed = await connection.fetch(queries.count_closed, tenant, since, now, CAP)
         due = await connection.fetchrow(queries.count_due, tenant, now, CAP_IN_A_SHARD)
+        trouble = await connection.fetchrow(queries.count_trouble, tenant, CAP)
     assert jobs is not None
     assert due is not None
+    assert trouble is not None
     return Overview(
         jobs=dict(jobs),
         open={row["state"]: row["n"] for row in opened},
@@ -62,6 +69,9 @@ async def read_overview(database: Database, tenant: int, now: datetime) -> Overv
         closed_last_day={row["status"]: row["day"] for row in closed},
         due_next_minute=due["minute"],
         due_next_hour=due["hour"],
+        dead_letters_waiting=trouble["dead_letters_waiting"],
+        stale_writes=trouble["stale_writes"],
+        alerts=await open_alerts(database, tenant, ALERTS),
         fleet=await read_fleet(database, tenant),
     )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import date, datetime
+from datetime import date, datetime, timedelta
 from typing import NamedTuple
 from uuid import UUID
 
@@ -43,6 +43,7 @@ class Firing(NamedTuple):
     skipped_through: datetime | None
     skipped: int | None
     epoch: int
+    deadline: timedelta | None = None
 
 
 async def due(db: Database, shards: Sequence[int], horizon: datetime, per_shard: int) -> list[DueTimer]:

@@ -66,6 +66,24 @@ async def definitions(db: Database, wanted: Sequence[tuple[UUID, int]]) -> list[
     return await db.fetch(queries.definitions, list(jobs), list(revisions))
 
 
+async def inputs(db: Database, executions: Sequence[UUID]) -> dict[UUID, str]:
+    rows = await db.fetch(queries.inputs_of, list(executions))
+    return {row["execution_id"]: row["payload"] for row in rows}
+
+
+async def unknown_tasks(db: Database, handed_back: Sequence[tuple[UUID, str]], patience: float) -> set[UUID]:
+    """Those that nobody who knew their task could have taken for so long."""
+    ids, tasks = zip(*handed_back, strict=True)
+    return {row[0] for row in await db.fetch(queries.unknown_tasks, list(ids), list(tasks), patience)}
+
+
+async def close_waiting(
+    db: Database, rows: Sequence[tuple[UUID, int, str, str | None]], error: str, reason: str
+) -> set[Pair]:
+    columns = [list(column) for column in zip(*rows, strict=True)]
+    return {(row[0], row[1]) for row in await db.fetch(queries.close_waiting, *columns, error, reason)}
+
+
 async def close(db: Database | Connection, batch: Sequence[Closing]) -> set[Pair]:
     return await _batch(db, queries.close_batch, batch)
 

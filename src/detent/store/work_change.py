@@ -8,7 +8,7 @@ and its own finish closes it.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from uuid import UUID
 
 from detent.model.errors import Conflict, NotFound
@@ -47,7 +47,7 @@ async def run_job(
         spec = standing.job.spec
         earlier = await claim_key(connection, tenant, key, new_id)
         if earlier is not None:
-            return Run(await _read(connection, tenant, earlier), spec.pool, new=False)
+            return Run(await read_one(connection, tenant, earlier), spec.pool, new=False)
         if standing.ended == "cancelled":
             raise Conflict("wrong_state", "the job was cancelled: it runs no more")
         await connection.execute(
@@ -59,22 +59,38 @@ async def run_job(
             standing.job.revision,
             CLASSES[spec.priority],
             spec.pool,
+            None if spec.deadline_seconds is None else now + timedelta(seconds=spec.deadline_seconds),
         )
-        return Run(await _read(connection, tenant, new_id), spec.pool, new=True)
+        return Run(await read_one(connection, tenant, new_id), spec.pool, new=True)
+
+
+@dataclass(frozen=True, slots=True)
+class CancelledJob:
+    job: Job
+    changed: bool
+    workers: tuple[UUID, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class CancelledExecution:
+    """`workers` have it and must be told."""
+
+    execution: Execution
+    workers: tuple[UUID, ...] = ()
 
 
 async def cancel_job(
     database: Database, tenant: int, job_id: UUID, now: datetime, key: RequestKey | None
-) -> tuple[Job, bool]:
-    """End a job, and cancel what it has open. Also says whether that changed anything."""
+) -> CancelledJob:
+    """End a job, and cancel what it has open."""
     queries = Queries.load()
 
-    async def attempt() -> tuple[Job, bool]:
+    async def attempt() -> CancelledJob:
         async with database.transaction() as connection:
             standing = await lock_job(connection, tenant, job_id)
             earlier = await claim_key(connection, tenant, key, job_id)
             if earlier is not None or standing.ended == "cancelled":
-                return standing.job, False
+                return CancelledJob(standing.job, changed=False)
             if standing.ended is not None:
                 raise Conflict("wrong_state", f"the job is {standing.ended}: there is nothing to cancel")
             await connection.execute(
@@ -88,51 +104,57 @@ async def cancel_job(
                 now,
             )
             rows = await connection.fetch(queries.lock_open_executions, tenant, job_id, None)
-            await _cancel(connection, tenant, [row["execution_id"] for row in rows], now, JOB_CANCELLED)
+            ids = [row["execution_id"] for row in rows]
+            workers = await _cancel(connection, tenant, ids, now, JOB_CANCELLED)
             await connection.execute(queries.end_job, tenant, job_id, "cancelled", now)
-            return (await read_jobs(connection, tenant, [job_id]))[job_id].job, True
+            job = (await read_jobs(connection, tenant, [job_id]))[job_id].job
+            return CancelledJob(job, changed=True, workers=workers)
 
     return await with_partitions(database, now, attempt)
 
 
 async def cancel_execution(
     database: Database, tenant: int, execution: UUID, now: datetime, key: RequestKey | None
-) -> Execution:
+) -> CancelledExecution:
     """Cancel one open execution. If it is the one that a one-time job is about, that job ends with it."""
     queries = Queries.load()
 
-    async def attempt() -> Execution:
+    async def attempt() -> CancelledExecution:
         async with database.transaction() as connection:
             job_id = await connection.fetchval(queries.find_execution, tenant, execution)
             if job_id is not None:
                 await connection.fetchval(queries.lock_timer, tenant, job_id)
             if await claim_key(connection, tenant, key, execution) is not None:
-                return await _read(connection, tenant, execution)
+                return CancelledExecution(await read_one(connection, tenant, execution))
             row = job_id and await connection.fetchrow(
                 queries.lock_open_executions, tenant, job_id, execution
             )
             if not row:
-                closed = await _read(connection, tenant, execution)
+                closed = await read_one(connection, tenant, execution)
                 raise Conflict("wrong_state", f"the execution is {closed.status}: there is nothing to cancel")
+            workers: tuple[UUID, ...] = ()
             if row["cancel_requested_at"] is None:
-                await _cancel(connection, tenant, [execution], now, CANCELLED)
+                workers = await _cancel(connection, tenant, [execution], now, CANCELLED)
                 if row["ends_job"]:
                     await connection.execute(queries.end_job, tenant, job_id, "cancelled", now)
-            return await _read(connection, tenant, execution)
+            return CancelledExecution(await read_one(connection, tenant, execution), workers)
 
     return await with_partitions(database, now, attempt)
 
 
 async def _cancel(
     connection: Connection, tenant: int, executions: list[UUID], now: datetime, reason: str
-) -> None:
-    if executions:
-        queries = Queries.load()
-        await connection.execute(queries.close_cancelled, tenant, executions, now, reason)
-        await connection.execute(queries.ask_to_cancel, tenant, executions, now, reason)
+) -> tuple[UUID, ...]:
+    """Close what waits, and ask for the end of what runs. Answers the workers that have it."""
+    if not executions:
+        return ()
+    queries = Queries.load()
+    await connection.execute(queries.close_cancelled, tenant, executions, now, reason)
+    asked = await connection.fetch(queries.ask_to_cancel, tenant, executions, now, reason)
+    return tuple({row["worker_id"] for row in asked})
 
 
-async def _read(connection: Connection, tenant: int, execution: UUID) -> Execution:
+async def read_one(connection: Connection, tenant: int, execution: UUID) -> Execution:
     row = await connection.fetchrow(Queries.load().read_execution, tenant, execution)
     if row is None:
         raise NotFound("no such execution")

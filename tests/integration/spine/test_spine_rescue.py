@@ -9,7 +9,7 @@ import pytest
 
 from detent.cli.wiring import PostgresPort, PostgresPulse
 from detent.finish import rescuer as rescuer_module
-from detent.model.work import Claim, LogChunk
+from detent.model.work import Beat, Claim, LogChunk
 from detent.store import work
 from detent.store.jobs import cancel_job
 from stage import SECOND, TENANT, Stage
@@ -100,7 +100,7 @@ async def test_a_zombie_writes_no_logs_and_is_told_to_stop(stage: Stage, monoton
     assert await stage.db.fetchval("select count(*) from detent.logs") == 1
     pulse = PostgresPulse(await stage.hot.dedicated())
     try:
-        assert (await pulse.beat(worker_id, 1)).alive is False
+        assert (await pulse.beat(worker_id, Beat())).alive is False
     finally:
         await pulse.close()
     assert await status_of(stage, worker_id) == "lost"

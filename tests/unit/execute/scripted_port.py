@@ -14,7 +14,7 @@ from detent.execute.registry import Registry
 from detent.execute.worker import Worker
 from detent.model.errors import StoreUnavailable
 from detent.model.job import JobSpec, PythonTask, ShellTask
-from detent.model.work import Claim, Finished, LogChunk, Orders, WorkerInfo
+from detent.model.work import Beat, Claim, Finished, LogChunk, Orders, WorkerInfo
 from detent.runtime.clock import Clock
 from detent.runtime.config import Config
 
@@ -103,10 +103,10 @@ class ScriptedPulse:
         self.connections += 1
         return self
 
-    async def beat(self, worker_id: UUID, in_flight: int) -> Orders:
+    async def beat(self, worker_id: UUID, beat: Beat) -> Orders:
         if self.broken:
             raise StoreUnavailable("the script says so")
-        self.beats.append((worker_id, in_flight))
+        self.beats.append((worker_id, len(beat.holding)))
         return Orders(False, False, ()) if worker_id in self.lost else self.orders
 
     async def close(self) -> None:

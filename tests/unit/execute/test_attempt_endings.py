@@ -152,7 +152,7 @@ async def test_hostile_errors_are_bounded_and_storable(registry):
 
 async def test_an_unknown_task_is_told_what_would_help(registry):
     (finished,) = await ended(registry, claim_of("billing.invoice"))
-    assert (finished.outcome, finished.retryable, finished.error.type) == ("failed", False, "UnknownTask")
+    assert (finished.outcome, finished.retryable, finished.error.type) == ("released", True, "UnknownTask")
     assert "'billing.invoice'" in finished.error.message
     assert "--import" in finished.error.message
 

@@ -136,6 +136,7 @@ create table detent.live (
     started_at           timestamptz,
     claimed_at           timestamptz,
     cancel_requested_at  timestamptz,
+    deadline_at          timestamptz,
     rank                 bigint not null,
     token                bigint,
     worker_id            uuid,
@@ -148,6 +149,7 @@ create table detent.live (
     losses               integer not null default 0,
     class                smallint not null,
     ends_job             boolean not null,
+    own_input            boolean not null default false,
     state                text not null,
     cause                text not null,
     pool                 text not null,
@@ -162,6 +164,7 @@ create unique index live_in_claim_order on detent.live (pool, class, rank);
 create unique index one_open_execution_per_exclusive_key on detent.live (exclusive_key) where exclusive_key is not null;
 create index live_of_a_job on detent.live (job_id, execution_id);
 create index live_to_cancel on detent.live (execution_id) where cancel_requested_at is not null;
+create index live_with_deadline on detent.live (deadline_at) where deadline_at is not null;
 create sequence detent.ranks;
 
 -- History ----------------------------------------------------------------------------------------------------
@@ -184,6 +187,7 @@ create table detent.executions (
     failures       integer not null,
     losses         integer not null,
     class          smallint not null,
+    own_input      boolean not null default false,
     status         text not null,
     cause          text not null,
     pool           text not null,
@@ -196,6 +200,13 @@ create table detent.executions (
 ) partition by range (execution_id);
 create index executions_of_a_job on detent.executions (job_id, execution_id);
 create index executions_not_succeeded on detent.executions (tenant, status, execution_id) where status <> 'succeeded';
+
+-- The payload of an execution that does not run with that of its revision: a replay with an edited one.
+create table detent.inputs (
+    execution_id  uuid primary key,
+    tenant        integer not null,
+    payload       text not null
+) partition by range (execution_id);
 
 create table detent.attempts (
     execution_id  uuid not null,
@@ -226,16 +237,25 @@ create table detent.logs (
     constraint stream_is_known check (stream in ('stdout', 'stderr', 'log'))
 ) partition by range (day);
 
+-- Executions out of attempts, waiting for a person.
+--   waiting -> replayed | discarded; both are final
 create table detent.dead_letters (
     tenant        integer not null,
     execution_id  uuid primary key,
     job_id        uuid not null,
     revision      integer not null,
+    status        text not null default 'waiting',
     reason        text not null,
     error         text,
-    died_at       timestamptz not null
+    died_at       timestamptz not null,
+    settled_at    timestamptz,
+    replayed_as   uuid,
+    note          text,
+    constraint letter_status_is_known check (status in ('waiting', 'replayed', 'discarded')),
+    constraint replayed_names_its_execution check ((status = 'replayed') = (replayed_as is not null))
 );
-create index dead_letters_by_tenant on detent.dead_letters (tenant, execution_id);
+create index dead_letters_by_status on detent.dead_letters (tenant, status, execution_id);
+create index dead_letters_of_a_job on detent.dead_letters (job_id, execution_id);
 
 -- Callbacks that wait to be delivered, or that were given up (failed_at) and wait for a person.
 create table detent.callbacks (
@@ -269,6 +289,8 @@ create table detent.workers (
     beat_at        timestamptz not null default clock_timestamp(),
     lease_seconds  double precision not null,
     in_flight      integer not null default 0,
+    overdue_at     timestamptz,  -- when the first of its running attempts is out of time
+    stale_writes   bigint not null default 0,
     started_at     timestamptz not null default clock_timestamp(),
     ended_at       timestamptz,
     constraint worker_status_is_known check (status in ('live', 'draining', 'stopped', 'lost'))
@@ -298,6 +320,20 @@ create table detent.shard_leases (
 ) with (fillfactor = 50);
 insert into detent.shard_leases (shard) select generate_series(0, 255);
 
+-- What a person should know. One open row for each thing that is wrong; a repeat counts up.
+create table detent.alerts (
+    alert_id     bigint generated always as identity primary key,
+    tenant       integer not null,
+    kind         text not null,
+    subject      text not null,
+    message      text not null,
+    times        bigint not null default 1,
+    raised_at    timestamptz not null default clock_timestamp(),
+    last_at      timestamptz not null default clock_timestamp(),
+    resolved_at  timestamptz
+);
+create unique index one_open_alert_for_each_subject on detent.alerts (tenant, kind, subject) where resolved_at is null;
+
 -- Tokens grow for ever. The timeline in the high bits keeps a failover that lost commits from issuing a
 -- token twice.
 create sequence detent.tokens;
@@ -324,11 +360,11 @@ declare
 begin
     perform pg_advisory_xact_lock(hashtext('detent.partitions'));
     for d in select generate_series(first_day, last_day, interval '1 day')::date loop
-        foreach parent in array array['fires', 'executions', 'attempts', 'logs'] loop
+        foreach parent in array array['fires', 'executions', 'inputs', 'attempts', 'logs'] loop
             child := parent || '_' || to_char(d, 'YYYYMMDD');
             if to_regclass(format('detent.%I', child)) is null then
                 execute format('create table detent.%I (like detent.%I including all)', child, parent);
-                if parent = 'executions' then
+                if parent in ('executions', 'inputs') then
                     execute format('alter table detent.%I attach partition detent.%I for values from (%L) to (%L)',
                                    parent, child, detent.first_id_of(d), detent.first_id_of(d + 1));
                 else

@@ -103,10 +103,10 @@ order by rows.execution_id desc;
 
 -- name: run_job
 -- Queue an execution that a person asked for. It never decides about the job's end.
-insert into detent.live (execution_id, job_id, scheduled_for, not_before, queued_at, rank, tenant, revision,
-                         class, ends_job, state, cause, pool)
-values ($2::uuid, $3::uuid, $4::timestamptz, $4::timestamptz, $4::timestamptz, nextval('detent.ranks'),
-        $1::integer, $5::integer, $6::smallint, false, 'queued', 'manual', $7::text);
+insert into detent.live (execution_id, job_id, scheduled_for, not_before, queued_at, deadline_at, rank, tenant,
+                         revision, class, ends_job, state, cause, pool)
+values ($2::uuid, $3::uuid, $4::timestamptz, $4::timestamptz, $4::timestamptz, $8::timestamptz,
+        nextval('detent.ranks'), $1::integer, $5::integer, $6::smallint, false, 'queued', 'manual', $7::text);
 
 -- name: find_execution
 -- The job of an execution that is open.
@@ -126,12 +126,18 @@ with gone as (
     delete from detent.live
     where execution_id = any($2::uuid[]) and tenant = $1::integer and state <> 'running'
     returning execution_id, job_id, scheduled_for, queued_at, started_at, source_id, tenant, revision, attempt,
-              failures, losses, class, cause, pool
+              failures, losses, class, own_input, cause, pool
+), called as (
+    insert into detent.callbacks (tenant, execution_id, job_id, url, not_before)
+    select g.tenant, g.execution_id, g.job_id, r.spec ->> 'callback_url', clock_timestamp()
+    from gone g join detent.job_revisions r on r.job_id = g.job_id and r.revision = g.revision
+    where r.spec ->> 'callback_url' is not null
 )
 insert into detent.executions (execution_id, job_id, scheduled_for, queued_at, started_at, finished_at, source_id,
-                               tenant, revision, attempt, failures, losses, class, status, cause, pool, reason)
+                               tenant, revision, attempt, failures, losses, class, own_input, status, cause, pool,
+                               reason)
 select execution_id, job_id, scheduled_for, queued_at, started_at, $3::timestamptz, source_id,
-       tenant, revision, attempt, failures, losses, class, 'cancelled', cause, pool, $4::text
+       tenant, revision, attempt, failures, losses, class, own_input, 'cancelled', cause, pool, $4::text
 from gone
 returning execution_id;
 
@@ -140,4 +146,5 @@ returning execution_id;
 update detent.live
 set cancel_requested_at = coalesce(cancel_requested_at, $3::timestamptz), ends_job = false,
     reason = coalesce(reason, $4::text)
-where execution_id = any($2::uuid[]) and tenant = $1::integer and state = 'running';
+where execution_id = any($2::uuid[]) and tenant = $1::integer and state = 'running'
+returning worker_id;

@@ -33,9 +33,9 @@ with advanced as (
         fired = t.fired + 1
     from unnest($1::uuid[], $2::bigint[], $3::timestamptz[], $4::timestamptz[], $5::timestamptz[], $6::uuid[],
                 $7::date[], $8::integer[], $9::text[], $10::smallint[], $11::boolean[], $12::timestamptz[],
-                $13::integer[], $14::bigint[])
+                $13::integer[], $14::bigint[], $15::interval[])
          as f (job_id, version, due_at, fire_at, next_at, execution_id,
-               day, revision, pool, class, ends_job, skipped_through, skipped, epoch)
+               day, revision, pool, class, ends_job, skipped_through, skipped, epoch, deadline)
     where t.job_id = any(array[f.job_id]) and t.version = f.version and t.due_at = f.due_at
       and t.status = 'scheduled' and f.fire_at <= clock_timestamp()
     returning t.tenant, t.generation, f.*, clock_timestamp() as decided_at
@@ -44,20 +44,20 @@ with advanced as (
                               revision, node_id, epoch, tzdata)
     select a.tenant, a.job_id, a.generation, a.fire_at, a.day,
            case when a.decided_at > a.fire_at + interval '1 second' then 'fired_late' else 'fired' end,
-           a.decided_at, a.execution_id, a.revision, $15::uuid, a.epoch, $16::text
+           a.decided_at, a.execution_id, a.revision, $16::uuid, a.epoch, $17::text
     from advanced a
 ), skipped as (
     insert into detent.fires (tenant, job_id, generation, nominal_at, day, decision, decided_at, through_at,
                               instants, revision, node_id, epoch, tzdata, reason)
     select a.tenant, a.job_id, a.generation, a.due_at, a.day, 'skipped_misfire', a.decided_at, a.skipped_through,
-           a.skipped, a.revision, $15::uuid, a.epoch, $16::text, 'a later instant was due as well; the latest ran'
+           a.skipped, a.revision, $16::uuid, a.epoch, $17::text, 'a later instant was due as well; the latest ran'
     from advanced a
     where a.skipped_through is not null
 ), queued as (
-    insert into detent.live (execution_id, job_id, scheduled_for, not_before, queued_at, rank, tenant, revision,
-                             class, ends_job, state, cause, pool)
-    select a.execution_id, a.job_id, a.fire_at, a.fire_at, a.decided_at, nextval('detent.ranks'), a.tenant,
-           a.revision, a.class, a.ends_job, 'queued', 'schedule', a.pool
+    insert into detent.live (execution_id, job_id, scheduled_for, not_before, queued_at, deadline_at, rank, tenant,
+                             revision, class, ends_job, state, cause, pool)
+    select a.execution_id, a.job_id, a.fire_at, a.fire_at, a.decided_at, a.decided_at + a.deadline,
+           nextval('detent.ranks'), a.tenant, a.revision, a.class, a.ends_job, 'queued', 'schedule', a.pool
     from advanced a
 )
 select a.job_id, a.version + 1 as version from advanced a;
@@ -70,6 +70,10 @@ with parked as (
     set status = 'parked', parked_reason = $4::text, version = t.version + 1
     where t.job_id = $1::uuid and t.version = $2::bigint and t.status = 'scheduled'
     returning t.tenant, t.job_id, t.generation, t.due_at
+), alerted as (
+    insert into detent.alerts (tenant, kind, subject, message)
+    select p.tenant, 'parked', p.job_id::text, $4::text from parked p
+    on conflict do nothing
 )
 insert into detent.fires (tenant, job_id, generation, nominal_at, day, decision, decided_at, revision, node_id,
                           epoch, reason)

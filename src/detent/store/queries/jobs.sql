@@ -120,9 +120,13 @@ select version from detent.timers where tenant = $1::integer and job_id = $2::uu
 select version from detent.timers where tenant = $1::integer and job_id = $2::uuid for key share;
 
 -- name: change_timer
--- Set the clockwork of a job; the caller holds its lock.
+-- Set the clockwork of a job; the caller holds its lock. One that is no longer parked needs no alert.
 with touched as (
     update detent.jobs set updated_at = $7::timestamptz where tenant = $1::integer and job_id = $2::uuid
+), settled as (
+    update detent.alerts set resolved_at = $7::timestamptz
+    where tenant = $1::integer and kind = 'parked' and subject = $2::uuid::text and resolved_at is null
+      and $3::text <> 'parked'
 )
 update detent.timers
 set status = $3::text, due_at = $4::timestamptz, decided_through = $5::timestamptz, generation = $6::integer,

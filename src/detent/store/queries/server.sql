@@ -16,3 +16,11 @@ select
     ) as connections
 from pg_catalog.pg_roles r, pg_catalog.pg_database d
 where r.rolname = current_user and d.datname = current_database();
+
+-- name: notify
+-- Sends gathered wake-ups.
+select pg_notify(m.channel, m.payload) from unnest($1::text[], $2::text[]) as m (channel, payload);
+
+-- name: ping
+-- Asks for nothing: a connection that is dead shows itself.
+select 1;

@@ -56,3 +56,10 @@ select
     (select coalesce(sum(slots), 0) from detent.workers
      where tenant = $1::integer and status = 'live'
        and beat_at > clock_timestamp() - lease_seconds * interval '1 second') as slots_live;
+
+-- name: count_trouble
+-- Dead letters that wait, up to $2, and writes of workers that came too late and changed nothing.
+select
+    (select count(*) from (select from detent.dead_letters where tenant = $1::integer and status = 'waiting'
+                           limit $2::integer) c) as dead_letters_waiting,
+    (select coalesce(sum(stale_writes), 0)::bigint from detent.workers where tenant = $1::integer) as stale_writes;

@@ -6,17 +6,23 @@ values ($1::uuid, $2::integer, $3::text, $4::text, $5::integer, $6::text[], $7::
 on conflict (worker_id) do nothing;
 
 -- name: beat_worker
--- One beat for all attempts of a worker; a lost incarnation stays lost, and is told so by no row.
+-- One beat for all attempts of a worker; a lost incarnation stays lost, and is told so by no row. No row of
+-- an attempt is touched.
 update detent.workers w
-set beat = w.beat + 1, beat_at = clock_timestamp(), in_flight = $2::integer
+set beat = w.beat + 1, beat_at = clock_timestamp(), in_flight = $2::integer, overdue_at = $3::timestamptz,
+    stale_writes = $4::bigint
 where w.worker_id = $1::uuid and w.status in ('live', 'draining')
 returning w.status;
 
--- name: cancels_for_worker
--- The attempts of a worker that somebody asked to cancel.
-select l.execution_id, l.attempt
-from detent.live l
-where l.worker_id = $1::uuid and l.state = 'running' and l.cancel_requested_at is not null;
+-- name: orders_for_attempts
+-- Of the attempts that a worker believes to hold: those it must stop, because somebody asked to cancel them
+-- or because they are no longer its own.
+select f.execution_id, f.attempt, l.execution_id is null as stale
+from unnest($1::uuid[], $2::integer[], $3::bigint[]) as f (execution_id, attempt, token)
+left join detent.live l
+    on l.execution_id = any(array[f.execution_id]) and l.attempt = f.attempt and l.token = f.token
+    and l.state = 'running'
+where l.execution_id is null or l.cancel_requested_at is not null;
 
 -- name: stop_worker
 -- A worker leaves of its own will.
@@ -42,9 +48,11 @@ with me as materialized (
         order by c.class, c.rank
         limit $3::integer
         for update skip locked))
-    returning l.execution_id, l.job_id, l.attempt, l.token, l.failures, l.scheduled_for, l.revision, l.class, l.rank
+    returning l.execution_id, l.job_id, l.attempt, l.token, l.failures, l.scheduled_for, l.revision, l.class,
+              l.rank, l.deadline_at, l.own_input
 )
-select t.execution_id, t.job_id, t.attempt, t.token, t.failures, t.scheduled_for, t.revision, t.class, t.rank
+select t.execution_id, t.job_id, t.attempt, t.token, t.failures, t.scheduled_for, t.revision, t.class, t.rank,
+       t.deadline_at, t.own_input
 from taken t;
 
 -- name: definitions
@@ -52,6 +60,10 @@ from taken t;
 select r.job_id, r.revision, r.spec::text as spec, r.payload
 from unnest($1::uuid[], $2::integer[]) as wanted (job_id, revision)
 join detent.job_revisions r on r.job_id = any(array[wanted.job_id]) and r.revision = wanted.revision;
+
+-- name: inputs_of
+-- The payloads of executions that do not run with that of their revision.
+select i.execution_id, i.payload from detent.inputs i where i.execution_id = any($1::uuid[]);
 
 -- name: close_batch
 -- Closes ended attempts: the live row leaves, the closing row and the attempt's row are appended, a one-time
@@ -74,10 +86,11 @@ with closed as (
                    then coalesce(l.reason, f.reason) else f.reason end as why
 ), closing as (
     insert into detent.executions (execution_id, job_id, scheduled_for, queued_at, started_at, finished_at, token,
-        worker_id, source_id, tenant, revision, attempt, failures, losses, class, status, cause, pool, result, error, reason)
+        worker_id, source_id, tenant, revision, attempt, failures, losses, class, own_input, status, cause, pool,
+        result, error, reason)
     select c.execution_id, c.job_id, c.scheduled_for, c.queued_at, coalesce(c.started_at, c.attempt_started_at),
         c.finished_at, c.token, c.worker_id, c.source_id, c.tenant, c.revision, c.attempt, c.failures + c.counted,
-        c.losses, c.class, c.status, c.cause, c.pool, c.result, c.error, c.why
+        c.losses, c.class, c.own_input, c.status, c.cause, c.pool, c.result, c.error, c.why
     from closed c
 ), tried as (
     insert into detent.attempts (execution_id, attempt, day, tenant, token, worker_id, started_at, finished_at,
@@ -96,6 +109,12 @@ with closed as (
     insert into detent.dead_letters (tenant, execution_id, job_id, revision, reason, error, died_at)
     select c.tenant, c.execution_id, c.job_id, c.revision, coalesce(c.why, 'out_of_attempts'), c.error, c.finished_at
     from closed c where c.status = 'dead_lettered'
+), alerted as (
+    insert into detent.alerts (tenant, kind, subject, message)
+    select distinct c.tenant, 'dead_letter', c.job_id::text, 'executions of this job are dead letters'
+    from closed c where c.status = 'dead_lettered'
+    order by 1, 3
+    on conflict do nothing
 ), called as (
     insert into detent.callbacks (tenant, execution_id, job_id, url, not_before)
     select c.tenant, c.execution_id, c.job_id, c.callback_url, clock_timestamp()
@@ -154,6 +173,78 @@ with mine as (
 )
 select distinct m.execution_id, m.attempt from mine m;
 
+-- name: unknown_tasks
+-- Of the executions that a worker handed back because it does not know their task: those that have waited for
+-- a minute in which no worker that knows it was there. A rolling deployment takes less.
+select l.execution_id
+from unnest($1::uuid[], $2::text[]) as f (execution_id, task)
+join detent.live l on l.execution_id = any(array[f.execution_id])
+where l.queued_at < clock_timestamp() - make_interval(secs => $3::double precision)
+  and not exists (
+    select from detent.workers w
+    where f.task = any(w.tasks)
+      and coalesce(w.ended_at, w.beat_at) > clock_timestamp() - make_interval(secs => $3::double precision));
+
+-- name: overdue_workers
+-- Workers that say of themselves that an attempt of theirs should have ended so long ago, and has not.
+select w.worker_id from detent.workers w
+where w.status in ('live', 'draining') and w.overdue_at < clock_timestamp() - make_interval(secs => $1::double precision);
+
+-- name: attempts_of_worker
+-- What a worker runs, with what a decision about its end needs.
+select l.execution_id, l.job_id, l.attempt, l.token, l.failures, l.scheduled_for, l.revision, l.claimed_at,
+       l.deadline_at, r.spec::text as spec
+from detent.live l
+join detent.job_revisions r on r.job_id = l.job_id and r.revision = l.revision
+where l.worker_id = $1::uuid and l.state = 'running';
+
+-- name: past_deadline
+-- Open executions whose deadline has passed: those that wait, and those that run so long past it that their
+-- worker should have ended them.
+select l.execution_id, l.job_id, l.attempt, l.token, l.failures, l.scheduled_for, l.revision, l.claimed_at,
+       l.deadline_at, l.state, r.spec::text as spec
+from detent.live l
+join detent.job_revisions r on r.job_id = l.job_id and r.revision = l.revision
+where l.deadline_at < clock_timestamp()
+  and (l.state <> 'running' or l.deadline_at < clock_timestamp() - make_interval(secs => $1::double precision))
+order by l.deadline_at
+limit $2::integer;
+
+-- name: close_waiting
+-- Closes executions that wait and are out of time; a worker that claimed one meanwhile keeps it.
+with closed as (
+    delete from detent.live l
+    using unnest($1::uuid[], $2::integer[], $3::text[], $4::text[]) as f (execution_id, attempt, status, callback_url)
+    where l.execution_id = any(array[f.execution_id]) and l.attempt = f.attempt and l.state <> 'running'
+    returning l.*, f.status, f.callback_url, clock_timestamp() as finished_at
+), closing as (
+    insert into detent.executions (execution_id, job_id, scheduled_for, queued_at, started_at, finished_at,
+        source_id, tenant, revision, attempt, failures, losses, class, own_input, status, cause, pool, error, reason)
+    select c.execution_id, c.job_id, c.scheduled_for, c.queued_at, c.started_at, c.finished_at,
+        c.source_id, c.tenant, c.revision, c.attempt, c.failures, c.losses, c.class, c.own_input, c.status, c.cause,
+        c.pool, $5::text, $6::text
+    from closed c
+), ended as (
+    insert into detent.job_ends (tenant, job_id, status, ended_at)
+    select c.tenant, c.job_id, 'failed', c.finished_at from closed c where c.ends_job
+    on conflict (job_id) do nothing
+), died as (
+    insert into detent.dead_letters (tenant, execution_id, job_id, revision, reason, error, died_at)
+    select c.tenant, c.execution_id, c.job_id, c.revision, $6::text, $5::text, c.finished_at
+    from closed c where c.status = 'dead_lettered'
+), alerted as (
+    insert into detent.alerts (tenant, kind, subject, message)
+    select distinct c.tenant, 'dead_letter', c.job_id::text, 'executions of this job are dead letters'
+    from closed c where c.status = 'dead_lettered'
+    order by 1, 3
+    on conflict do nothing
+), called as (
+    insert into detent.callbacks (tenant, execution_id, job_id, url, not_before)
+    select c.tenant, c.execution_id, c.job_id, c.callback_url, clock_timestamp()
+    from closed c where c.callback_url is not null
+)
+select c.execution_id, c.attempt from closed c;
+
 -- name: present_workers
 -- The incarnations that should be beating.
 select w.worker_id, w.name, w.beat, w.lease_seconds,
@@ -173,7 +264,10 @@ update detent.workers w set status = 'lost', ended_at = clock_timestamp(), in_fl
 
 -- name: rows_of_worker
 -- Locks the live rows that a lost worker held, in order.
-select l.execution_id, l.attempt, l.token, l.cancel_requested_at is not null as cancelled, l.claimed_at, l.pool
+select l.execution_id, l.attempt, l.token, l.cancel_requested_at is not null as cancelled, l.claimed_at, l.pool,
+       case when l.cancel_requested_at is not null then
+           (select r.spec ->> 'callback_url' from detent.job_revisions r
+            where r.job_id = l.job_id and r.revision = l.revision) end as callback_url
 from detent.live l
 where l.worker_id = $1::uuid and l.state = 'running'
 order by l.execution_id

@@ -1,0 +1,107 @@
+"""Ends what is out of time when its worker does not.
+
+A worker ends its own attempts in time and says in each beat when the first of them is due to end. If that
+instant lies well behind us although the worker beats on, its loop is stuck: the attempt is taken from it and
+recorded as timed out, fenced like any other ending, and whatever the worker says of it later changes nothing.
+An execution that waits past its deadline is closed; no worker need be there for that.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+
+import msgspec
+
+from detent.finish.recorder import Recorder
+from detent.model.execution import ErrorInfo
+from detent.model.job import JobSpec
+from detent.model.work import Claim, Finished
+from detent.runtime.clock import Clock
+from detent.runtime.service import Service
+from detent.store import work
+from detent.store.database import Database, Record
+from detent.store.partitions import with_partitions_of
+from detent.store.sql import Queries
+
+log = logging.getLogger("detent.timeouts")
+queries = Queries.load()
+
+# A worker first asks an attempt to stop, then leaves it to itself: that takes it ten seconds.
+SLACK_SECONDS = 15.0
+BATCH = 500
+WAITED = '{"type": "Deadline", "message": "its deadline passed while it waited"}'
+
+_decode = msgspec.json.Decoder(JobSpec).decode
+
+
+class TimeoutKeeper(Service):
+    name = "timeouts"
+    every = 1.0
+
+    def __init__(self, database: Database, clock: Clock, slack: float = SLACK_SECONDS) -> None:
+        super().__init__()
+        self._database = database
+        self._clock = clock
+        self._slack = slack
+        self._recorder = Recorder(database)
+
+    async def run_once(self) -> float | None:
+        if not self._clock.steady:
+            return None
+        for worker in await self._database.fetch(queries.overdue_workers, self._slack):
+            rows = await self._database.fetch(queries.attempts_of_worker, worker["worker_id"])
+            now = self._clock.now()
+            await self._time_out([row for row in rows if self._overdue(row, now)])
+        late = await self._database.fetch(queries.past_deadline, self._slack, BATCH)
+        await self._time_out([row for row in late if row["state"] == "running"])
+        await self._close([row for row in late if row["state"] != "running"])
+        return 0 if len(late) == BATCH else None
+
+    def _overdue(self, row: Record, now: datetime) -> bool:
+        limit = timedelta(seconds=_decode(row["spec"]).timeout_seconds + self._slack)
+        return bool(row["claimed_at"] + limit < now)
+
+    async def _time_out(self, rows: Sequence[Record]) -> None:
+        if not rows:
+            return
+        error = ErrorInfo("Timeout", "out of time, and its worker did not end it")
+        now = self._clock.now()
+        recorded = await self._recorder.record(
+            [Finished(_claim(row), "timed_out", row["claimed_at"], now, error=error) for row in rows]
+        )
+        for execution, attempt in recorded:
+            log.warning("%s attempt %d was out of time and is taken from its worker", execution, attempt)
+
+    async def _close(self, rows: Sequence[Record]) -> None:
+        if not rows:
+            return
+        closing = sorted(
+            (
+                (row["execution_id"], row["attempt"], _status(spec), spec.callback_url)
+                for row in rows
+                for spec in (_decode(row["spec"]),)
+            ),
+            key=lambda one: one[0].bytes,
+        )
+        ids = [one[0] for one in closing]
+        closed = await with_partitions_of(
+            self._database,
+            self._clock.now(),
+            ids,
+            lambda: work.close_waiting(self._database, closing, WAITED, "deadline"),
+        )
+        if closed:
+            log.warning("%d executions waited past their deadline and are closed", len(closed))
+
+
+def _status(spec: JobSpec) -> str:
+    return "dead_lettered" if spec.dead_letter else "timed_out"
+
+
+def _claim(row: Record) -> Claim:
+    return Claim(
+        row["execution_id"], row["job_id"], row["attempt"], row["token"], row["failures"],
+        row["scheduled_for"], row["revision"], _decode(row["spec"]), "null", row["deadline_at"],
+    )  # fmt: skip

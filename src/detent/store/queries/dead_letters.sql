@@ -1,0 +1,63 @@
+-- Dead letters: executions out of attempts, waiting for a person.
+-- Whoever settles one locks the job's timer row first (shared), then the letter: of two at once, one wins.
+
+-- name: list_dead_letters
+-- Newest first, by status, of one job or of all.
+select d.execution_id, d.job_id, d.revision, d.status, d.reason, d.error, d.died_at, d.settled_at, d.replayed_as,
+       d.note, j.name
+from (
+    (select * from detent.dead_letters a
+     where $2::uuid is null and a.tenant = $1::integer and a.status = $3::text and a.execution_id < $4::uuid
+     order by a.execution_id desc limit $5::integer)
+    union all
+    (select * from detent.dead_letters b
+     where b.job_id = $2::uuid and b.tenant = $1::integer and b.status = $3::text and b.execution_id < $4::uuid
+     order by b.execution_id desc limit $5::integer)
+) d
+join detent.jobs j on j.job_id = d.job_id
+order by d.execution_id desc;
+
+-- name: read_dead_letter
+-- One letter with the definition and payload that it died with.
+select d.execution_id, d.job_id, d.revision, d.status, d.reason, d.error, d.died_at, d.settled_at, d.replayed_as,
+       d.note, j.name, r.spec, coalesce(i.payload, r.payload) as payload
+from detent.dead_letters d
+join detent.jobs j on j.job_id = d.job_id
+join detent.job_revisions r on r.job_id = d.job_id and r.revision = d.revision
+left join detent.inputs i on i.execution_id = d.execution_id
+where d.tenant = $1::integer and d.execution_id = $2::uuid;
+
+-- name: lock_dead_letter
+-- Lock a letter.
+select status, replayed_as from detent.dead_letters
+where tenant = $1::integer and execution_id = $2::uuid
+for update;
+
+-- name: settle_dead_letter
+-- Settle a letter; the caller holds its lock. The last one of a job that is settled ends the job's alert.
+with settled as (
+    update detent.dead_letters
+    set status = $3::text, settled_at = $4::timestamptz, replayed_as = $5::uuid, note = $6::text
+    where tenant = $1::integer and execution_id = $2::uuid and status = 'waiting'
+    returning tenant, job_id, execution_id
+)
+update detent.alerts a set resolved_at = $4::timestamptz
+from settled s
+where a.tenant = s.tenant and a.kind = 'dead_letter' and a.subject = s.job_id::text and a.resolved_at is null
+  and not exists (select from detent.dead_letters d
+                  where d.job_id = s.job_id and d.status = 'waiting' and d.execution_id <> s.execution_id);
+
+-- name: queue_replay
+-- Queue the work of a dead letter once more, with the job's present definition and a payload of its own.
+with given as (
+    insert into detent.inputs (execution_id, tenant, payload) values ($2::uuid, $1::integer, $9::text)
+)
+insert into detent.live (execution_id, job_id, scheduled_for, not_before, queued_at, deadline_at, rank, tenant,
+                         revision, class, ends_job, own_input, state, cause, pool, source_id)
+values ($2::uuid, $3::uuid, $4::timestamptz, $4::timestamptz, $4::timestamptz, $8::timestamptz,
+        nextval('detent.ranks'), $1::integer, $5::integer, $6::smallint, $10::boolean, true, 'queued', 'replay',
+        $7::text, $11::uuid);
+
+-- name: replay_of
+-- The execution that replayed a dead one.
+select replayed_as from detent.dead_letters where tenant = $1::integer and execution_id = $2::uuid;
