@@ -32,12 +32,13 @@ def content(detail: Detail, job_name: str | None, now: datetime) -> Markup:
     return join(
         el("p", el("a", "Executions", href="/executions"), class_="trail"),
         el("h1", "Execution of ", job_link(one.job_id, job_name), " ", badge(one.status), class_="title"),
-        el("p", one.reason, class_="lead") if one.reason else None,
+        el("p", words.reason(one.reason), class_="lead") if one.reason else None,
         _error(one.error) if one.error else None,
         el(
             "div",
             section("Facts", _facts(one, now)),
-            join(
+            el(
+                "div",
                 section("Attempts", _attempts(detail.attempts, now)),
                 section("Result", block(pretty(one.result), "Result")) if one.result is not None else None,
             ),
@@ -53,9 +54,8 @@ def _error(error: ErrorInfo) -> Markup:
         trace = el(
             "details", el("summary", "Traceback"), block(error.traceback, "Traceback", end=True), open=True
         )
-    code = el("p", f"Exit code {error.exit_code}", class_="quiet") if error.exit_code is not None else None
     said = el("p", el("strong", error.type), ": ", el("span", error.message, class_="long"), class_="what")
-    return section("Error", said, code, trace, kind="error")
+    return section("Error", said, trace, kind="error")
 
 
 def _facts(one: Execution, now: datetime) -> Markup:
@@ -69,6 +69,7 @@ def _facts(one: Execution, now: datetime) -> Markup:
             ("Lateness", tables.lateness(one, now)),
             ("Duration", tables.duration(one, now)),
             ("Attempts", one.attempt or None),
+            ("Exit code", one.error.exit_code if one.error else None),
             ("Worker", el("code", str(one.worker_id)) if one.worker_id else None),
             ("Source", execution_link(one.source_id) if one.source_id else None),
             ("Revision of the job", one.revision),
@@ -81,7 +82,7 @@ def _attempts(attempts: Sequence[Attempt], now: datetime) -> Markup:
     if not attempts:
         return quiet("No worker has taken it yet.")
     columns = (
-        Column("Attempt", "number"),
+        Column("Attempt"),
         Column("Outcome", "wide"),
         Column("Started", "time"),
         Column("Duration", "number"),

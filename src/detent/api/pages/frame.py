@@ -12,6 +12,7 @@ from detent import __version__
 from detent.api.body import AnyRequest
 from detent.api.pages.markup import Child, Markup, document, el, join
 from detent.api.problem import answer
+from detent.model.errors import NotFound
 
 REFRESH_SECONDS = 5
 FOLDER = Path(__file__).parent
@@ -37,19 +38,20 @@ _TITLES = {
 def page(
     title: str,
     *content: Child,
+    here: str | None = None,
     status: int = 200,
     refresh: bool = True,
     raw: str | None = None,
     headers: dict[str, str] | None = None,
 ) -> Response[bytes]:
-    """A whole page. `raw` is the address of the same as JSON."""
+    """A whole page. `here` is its place in the menu, `raw` the address of the same as JSON."""
     root = el(
         "html",
         _head(title, refresh),
         el(
             "body",
             el("a", "Skip to content", href="#content", class_="skip"),
-            _header(),
+            _header(here),
             el("main", content, id="content", tabindex=-1),
             _footer(raw),
         ),
@@ -68,11 +70,9 @@ def failed(request: AnyRequest, error: Exception) -> Response[bytes]:
     shown = el("p", detail[:1].upper() + detail[1:] + ".", class_="lead")
     more: Child = None
     if status == 404:
-        more = el(
-            "p",
-            "It may have been there once: history is kept for a number of days. ",
-            el("a", "Back to the overview", href="/"),
-        )
+        once = "It may have been there once: history is kept for a number of days. "
+        back = el("a", "Back to the overview", href="/")
+        more = el("p", once if isinstance(error, NotFound) else None, back)
     elif status == 503:
         more = el(
             "p", "Schedules are safe: what falls due meanwhile is caught up. This page tries again by itself."
@@ -109,16 +109,17 @@ def _head(title: str, refresh: bool) -> Markup:
     )
 
 
-def _header() -> Markup:
+def _header(here: str | None) -> Markup:
     mark = el("img", src=_file("icon.svg"), alt="", width=26, height=26)
     return el(
         "header",
         el("a", mark, el("span", "Detent"), href="/", class_="brand"),
         el(
             "nav",
-            el("a", "Overview", href="/"),
-            el("a", "Jobs", href="/jobs"),
-            el("a", "Executions", href="/executions"),
+            [
+                el("a", label, href=address, aria_current="page" if address == here else None)
+                for label, address in (("Overview", "/"), ("Jobs", "/jobs"), ("Executions", "/executions"))
+            ],
             aria_label="Pages",
         ),
         el("p", class_="link-state", role="status", id="link-state"),

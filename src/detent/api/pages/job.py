@@ -49,6 +49,9 @@ def content(seen: Seen) -> Markup:
     if job.parked_reason:
         told = f"Its schedule could not be followed, so it does not fire: {job.parked_reason}"
         parked = el("p", el("strong", "Parked"), " ", told, class_="warning", role="note")
+    payload = (
+        block(pretty(job.payload), "Payload") if job.payload != "null" else quiet("It is given nothing.")
+    )
     ran = (
         tables.executions("The last executions of this job", seen.executions, now)
         if seen.executions
@@ -63,17 +66,16 @@ def content(seen: Seen) -> Markup:
             badge("parked" if job.parked_reason else job.status),
             class_="title",
         ),
-        el("p", words.schedule(job.spec, job.armed_at), class_="lead"),
+        el("p", tables.schedule(job, now), class_="lead"),
         parked,
         el(
             "div",
-            section("Next fires", _next(job, now)),
+            el("div", section("Next fires", _next(job, now)), section("Payload", payload)),
             section("Definition", _definition(job, now)),
             class_="columns even",
         ),
         section("Executions", ran),
         section("Ledger", _ledger(seen.ledger, now)),
-        section("Payload", block(pretty(job.payload), "Payload")),
     )
 
 

@@ -88,7 +88,7 @@ def _figures(one: Overview) -> Markup:
             f"{fleet.workers_live:,}",
             [
                 _part(el("span", "slots"), f"{fleet.slots_live:,}"),
-                _part(el("span", "shards held by schedulers"), f"{fleet.shards_leased} of {SHARDS}"),
+                _part(el("span", "shards held"), f"{fleet.shards_leased}/{SHARDS}"),
             ],
         ),
     )

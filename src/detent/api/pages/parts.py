@@ -121,4 +121,4 @@ def quiet(value: str) -> Markup:
 
 
 def dash() -> Markup:
-    return join(el("span", "–", class_="quiet", aria_hidden="true"), el("span", "none", class_="unseen"))
+    return join(el("span", "–", class_="quiet none", aria_hidden="true"), el("span", "none", class_="unseen"))

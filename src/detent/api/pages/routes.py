@@ -42,7 +42,7 @@ async def front(request: AnyRequest) -> Response[bytes]:
         names=await names_of_jobs(database, tenant, (one.job_id for one in ran.items)),
         jobs=newest.items,
     )
-    return frame.page("Overview", overview.content(seen), raw="/api/v1/stats/overview")
+    return frame.page("Overview", overview.content(seen), here="/", raw="/api/v1/stats/overview")
 
 
 @get("/jobs", exception_handlers=FAILURES)
@@ -62,7 +62,7 @@ async def all_jobs(request: AnyRequest) -> Response[bytes]:
     )
     shown = tables.jobs("Jobs, newest first", found.items, state.clock.now()) if found.items else None
     whole = lists.content("Jobs", "/jobs", jobs.STATUSES, status, shown, cursor_of(found.next_before))
-    return frame.page("Jobs", whole, raw="/api/v1/jobs")
+    return frame.page("Jobs", whole, here="/jobs", raw="/api/v1/jobs")
 
 
 @get("/jobs/{job_id:str}", exception_handlers=FAILURES)
@@ -93,7 +93,7 @@ async def all_executions(request: AnyRequest) -> Response[bytes]:
     shown = tables.executions("Executions, newest first", found.items, now, names) if found.items else None
     older = cursor_of(found.next_before)
     whole = lists.content("Executions", "/executions", executions.STATUSES, status, shown, older)
-    return frame.page("Executions", whole, raw="/api/v1/executions")
+    return frame.page("Executions", whole, here="/executions", raw="/api/v1/executions")
 
 
 @get("/executions/{execution_id:str}", exception_handlers=FAILURES)

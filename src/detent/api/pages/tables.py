@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
@@ -19,8 +19,8 @@ def executions(
 ) -> Markup:
     """With `names` each row says whose execution it is."""
     columns = [
-        Column("Execution"),
         *([Column("Job", "wide")] if names is not None else []),
+        Column("Execution"),
         Column("Status"),
         Column("Scheduled for", "time"),
         Column("Lateness", "number"),
@@ -31,8 +31,8 @@ def executions(
         Row(
             f"e-{one.execution_id}",
             (
-                execution_link(one.execution_id),
                 *([job_link(one.job_id, names.get(one.job_id))] if names is not None else []),
+                execution_link(one.execution_id),
                 status(one),
                 times.clock(one.scheduled_for, now),
                 lateness(one, now),
@@ -46,7 +46,7 @@ def executions(
 
 
 def status(one: Execution) -> Markup:
-    why = el("span", one.reason, class_="quiet reason") if one.reason else None
+    why = el("span", words.reason(one.reason), class_="quiet reason") if one.reason else None
     return join(badge(one.status), why)
 
 
@@ -55,7 +55,7 @@ def lateness(one: Execution, now: datetime) -> Child:
     if one.started_at is not None:
         return times.span(one.started_at - one.scheduled_for)
     if one.status in OPEN and one.scheduled_for < now:
-        return el("span", f"waits for {times.span(now - one.scheduled_for)}", class_="quiet")
+        return el("span", f"{times.span(now - one.scheduled_for)} so far", class_="quiet")
     return dash()
 
 
@@ -82,7 +82,7 @@ def jobs(caption: str, found: Iterable[Job], now: datetime) -> Markup:
             (
                 join(job_link(one.job_id, one.spec.name), tags(one.spec.tags)),
                 join(badge("parked" if one.parked_reason else one.status)),
-                words.schedule(one.spec, one.armed_at),
+                schedule(one, now),
                 next_fire(one, now),
                 el("code", words.task(one.spec.task), class_="clamp"),
                 times.ago(one.created_at, now),
@@ -91,6 +91,13 @@ def jobs(caption: str, found: Iterable[Job], now: datetime) -> Markup:
         for one in found
     ]
     return table(caption, columns, rows)
+
+
+def schedule(one: Job, now: datetime) -> Markup:
+    if one.spec.once:
+        at = one.spec.scheduled_at or one.armed_at + timedelta(seconds=one.spec.delay or 0)
+        return join("once at ", times.clock(at, now))
+    return join(words.schedule(one.spec, one.armed_at))
 
 
 def next_fire(one: Job, now: datetime) -> Markup:
@@ -105,14 +112,16 @@ def tags(found: Iterable[str]) -> Markup:
 
 
 def upcoming(caption: str, found: Iterable[Mapping[str, Any]], now: datetime) -> Markup:
-    columns = (Column("Job", "wide"), Column("When", "time"), Column("At (UTC)", "time"))
+    columns = (Column("Job", "wide"), Column("When", "time"))
     rows = [
         Row(
             f"n-{one['job_id']}",
             (
                 job_link(one["job_id"], one["name"]),
-                el("span", times.coming(one["due_at"], now), class_="when"),
-                times.clock(one["due_at"], now),
+                join(
+                    el("span", times.coming(one["due_at"], now), class_="when"),
+                    el("span", times.clock(one["due_at"], now), class_="quiet at"),
+                ),
             ),
         )
         for one in found

@@ -37,15 +37,14 @@ def relative(at: datetime, now: datetime) -> str:
     ahead = at - now
     if abs(ahead) < timedelta(seconds=1):
         return "now"
-    whole = timedelta(seconds=round(abs(ahead).total_seconds()))
-    said = f"{whole.seconds} s" if whole < timedelta(minutes=1) else span(whole)
+    said = _roughly(abs(ahead))
     return f"in {said}" if ahead > timedelta(0) else f"{said} ago"
 
 
 def coming(at: datetime, now: datetime) -> str:
     """Like `relative`, for what should not lie in the past."""
     behind = now - at
-    return relative(at, now) if behind < timedelta(seconds=2) else f"overdue by {span(behind)}"
+    return relative(at, now) if behind < timedelta(seconds=2) else f"overdue by {_roughly(behind)}"
 
 
 def clock(at: datetime, now: datetime, zone: tzinfo = UTC) -> Markup:
@@ -64,6 +63,15 @@ def both(at: datetime | None, now: datetime) -> Markup | None:
     shown = at.astimezone(UTC)
     whole = f"{shown:%Y-%m-%d %H:%M:%S}.{shown.microsecond // 1000:03d} UTC"
     return join(_time(at, whole), " ", el("span", f"({relative(at, now)})", class_="quiet"))
+
+
+def _roughly(length: timedelta) -> str:
+    """In whole seconds at the finest, and in one unit where there are ten of it or more."""
+    whole = timedelta(seconds=round(length.total_seconds()))
+    if whole < timedelta(minutes=1):
+        return f"{whole.seconds} s"
+    number, unit, *_ = said = span(whole).split()
+    return f"{number} {unit}" if len(number) > 1 else " ".join(said)
 
 
 def _wall(at: datetime, now: datetime, zone: tzinfo) -> str:

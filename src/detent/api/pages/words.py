@@ -63,6 +63,11 @@ def spaced(word: str) -> str:
     return word.replace("_", " ")
 
 
+def reason(given: str) -> str:
+    """A reason is a sentence or one of our words."""
+    return spaced(given) if given.replace("_", "").isalpha() else given
+
+
 def schedule(spec: JobSpec, armed_at: datetime) -> str:
     try:
         return in_words(rule_of(spec, armed_at))
