@@ -126,6 +126,11 @@ class Orders:
     def minutely(self) -> dict[str, Any]:
         return self._job(0, cron="* * * * *")
 
+    def plain(self, task: str, *, delay: float = 0, **payload: Any) -> dict[str, Any]:
+        """A one-time job of this Python task that has no failure to spare."""
+        made = self._job(0, delay=delay)
+        return {**made, "task": task, "payload": {"witness": str(self._witness), **payload}, "max_retries": 0}
+
     def _job(self, fails: int, **schedule: Any) -> dict[str, Any]:
         self._count += 1
         seconds = round(self._random.choice((0.0, 0.0, 0.02, 0.1, 0.4)), 3)

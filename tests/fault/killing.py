@@ -12,13 +12,14 @@ from types import TracebackType
 from typing import Self
 
 from customer import Api
-from systems import Up, gone, processes, until
+from systems import Up, processes, until
 from witness import Witness
 
 from detent.model.errors import StartupError
 from detent.store.embedded import discard, find_running, temporary_folder
 
 HERE = Path(__file__).parent
+ROLES = ("api", "scheduler", "keeper", "worker", "postgres")
 # Short, so that a rescue is soon; the defaults are 10 and 30.
 LEASE = ("--heartbeat", "1", "--lease", "2")
 
@@ -61,6 +62,23 @@ class Systems:
         self._seen.update(family)
         return family
 
+    def roles(self) -> dict[str, set[int]]:
+        """The processes of each role, and PostgreSQL's first one."""
+        found: dict[str, set[int]] = {}
+        for pid, words in self.family().items():
+            role = words.rpartition("-m detent ")[2].partition(" ")[0] if _is_role(words) else ""
+            if "/bin/postgres -D" in words:
+                role = "postgres"
+            if role in ROLES:
+                found.setdefault(role, set()).add(pid)
+        return found
+
+    def kill(self, role: str) -> int:
+        """kill -9 of the one process of a role."""
+        (pid,) = self.roles()[role]
+        os.kill(pid, signal.SIGKILL)
+        return pid
+
     def kill_everything(self, chance: random.Random, *, programs: bool) -> dict[int, str]:
         """kill -9 of all at once, in any order: as a power cut does it, or all but what workers started."""
         family = self.family()
@@ -74,10 +92,14 @@ class Systems:
 
     def leftovers(self) -> dict[int, str]:
         """Processes of any system that was started here and that run now."""
+        ours = {pid: words for pid, words in processes().items() if str(self.data) in words}
+        return {**self.running(self._seen), **ours}
+
+    @staticmethod
+    def running(family: dict[int, str]) -> dict[int, str]:
+        """Those of them that still run."""
         now = processes()
-        seen = {pid: words for pid, words in self._seen.items() if now.get(pid) == words}
-        ours = {pid: words for pid, words in now.items() if str(self.data) in words and pid != os.getpid()}
-        return {**seen, **ours}
+        return {pid: words for pid, words in family.items() if now.get(pid) == words}
 
     def stop(self) -> None:
         """An orderly end, after which nothing is left running and the data folder can go."""
@@ -85,8 +107,7 @@ class Systems:
         code = self.up.end(signal.SIGTERM)
         assert code == 0, "\n".join(self.up.err[-30:])
         until(lambda: not self.leftovers(), 10, "the end of every process")
-        sockets = [path for path in (self.data / "run").glob("*")]
-        assert sockets == [], "a socket was left behind"
+        assert not list((self.data / "run").glob("*")), "a socket was left behind"
 
     def __enter__(self) -> Self:
         return self
@@ -101,7 +122,7 @@ class Systems:
         for pid in self.leftovers():
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-        until(lambda: gone(self._seen), 10, "the end of every process")
+        until(lambda: not self.leftovers(), 10, "the end of every process")
         until(self._discarded, 10, "the end of the data folder")
 
     def _discarded(self) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
@@ -25,6 +26,8 @@ class Story:
     api_jobs: dict[UUID, Row]
     api_executions: list[Row]
     lines: list[Line]
+    workers: int = 1  # how many there should be
+    zombies: frozenset[int] = frozenset()  # processes that were made to go on after they were given up
 
 
 def read_tables(url: str) -> dict[str, list[Row]]:
@@ -57,7 +60,16 @@ def ask(url: str, query: str, *args: Any) -> Any:
     return asyncio.run(read())
 
 
-def read_story(url: str, api: Api, owed: list[Acknowledged], paused_at: float, lines: list[Line]) -> Story:
+def read_story(
+    url: str,
+    api: Api,
+    owed: list[Acknowledged],
+    paused_at: float,
+    lines: list[Line],
+    *,
+    workers: int = 1,
+    zombies: Iterable[int] = (),
+) -> Story:
     return Story(
         owed=owed,
         paused_at=paused_at,
@@ -65,4 +77,6 @@ def read_story(url: str, api: Api, owed: list[Acknowledged], paused_at: float, l
         api_jobs={UUID(job["job_id"]): job for job in api.all("/jobs")},
         api_executions=api.all("/executions"),
         lines=lines,
+        workers=workers,
+        zombies=frozenset(zombies),
     )

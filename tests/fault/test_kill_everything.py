@@ -10,16 +10,13 @@ import pytest
 from checker import differences
 from customer import Acknowledged, Customers, Orders
 from killing import Systems
-from story import ask, read_story
+from settling import caught_up, nothing_open, pause_recurring
+from story import read_story
 from systems import until
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
 
 SETTLE_SECONDS = 45.0
-OPEN = """
-    select (select count(*) from detent.live)
-         + (select count(*) from detent.timers where status = 'scheduled')
-"""
 
 
 def test_nothing_is_lost_or_doubled_when_everything_is_killed(systems: Systems, seed: int) -> None:
@@ -52,13 +49,16 @@ def torment(systems: Systems, seed: int, rounds: int) -> None:
         time.sleep(chance.uniform(0.5, 1.5))
     finally:
         owed += customers.stop()
+    until(lambda: caught_up(systems), 20, "the catching up with all that was due")
     paused_at = pause_recurring(systems, owed)
-    until(lambda: ask(systems.database, OPEN) == 0, SETTLE_SECONDS, "the end of all that was open")
+    until(lambda: nothing_open(systems), SETTLE_SECONDS, "the end of all that was open")
     story = read_story(systems.database, systems.api, owed, paused_at, systems.witness.lines())
-    losses = sum(row["losses"] for row in story.tables["executions"])
+    tables = story.tables
+    losses = sum(row["losses"] for row in tables["executions"])
     print(
-        f"{len(owed)} jobs, {sum(job.tries > 1 for job in owed)} asked for again; {len(story.tables['fires'])}"
-        f" ledger rows, {len(story.tables['executions'])} executions, {losses} attempts lost with their worker"
+        f"{len(owed)} jobs, {sum(job.tries > 1 for job in owed)} of them asked for again,"
+        f" {len(tables['fires'])} ledger rows, {len(tables['executions'])} executions,"
+        f" {losses} attempts lost with their worker"
     )
     found = differences(story)
     assert not found, f"{len(found)} differences:\n" + "\n".join(found[:40])
@@ -73,27 +73,10 @@ def recurring_jobs(systems: Systems, seed: int) -> list[Acknowledged]:
     return [systems.api.create(body) for body in bodies]
 
 
-def pause_recurring(systems: Systems, owed: list[Acknowledged]) -> float:
-    """No more fires from now on; when that was asked for."""
-    until(lambda: caught_up(systems), 20, "the catching up with all that was due")
-    paused_at = time.time()
-    for job in owed:
-        if job.recurring:
-            systems.api.insist("POST", f"/jobs/{job.job_id}/pause")
-    return paused_at
-
-
-def caught_up(systems: Systems) -> bool:
-    late = "select count(*) from detent.timers where status = 'scheduled' and due_at < clock_timestamp()"
-    return bool(ask(systems.database, late) == 0)
-
-
 def runs_on_time(systems: Systems, seed: int) -> None:
     """A job that is new at the end is not held up by anything that happened before."""
-    body = {**Orders(f"{seed}-fresh", systems.witness.path).one_time(), "delay": 1, "tags": ["fails-0"]}
-    body["payload"]["fail_through"] = 0
-    body["task"] = "fault.looped"
-    job = systems.api.create(body)
+    orders = Orders(f"{seed}-fresh", systems.witness.path)
+    job = systems.api.create(orders.plain("fault.looped", delay=1))
     until(
         lambda: systems.api.call("GET", f"/jobs/{job.job_id}")["status"] == "completed", 10, "the fresh job"
     )
