@@ -44,9 +44,9 @@ async def list_all(request: AnyRequest) -> Response[bytes]:
 
 
 @get("/executions/{execution_id:str}")
-async def read(request: AnyRequest, execution_id: str) -> Response[bytes]:
+async def read(request: AnyRequest) -> Response[bytes]:
     state = state_of(request)
-    wanted = path_id(execution_id, "execution")
+    wanted = path_id(request.path_params["execution_id"], "execution")
     found = await read_detail(state.database, state.tenant, wanted, state.clock.now())
     if found is None:
         raise NotFound("no such execution")
@@ -57,10 +57,10 @@ async def read(request: AnyRequest, execution_id: str) -> Response[bytes]:
 
 
 @post("/executions/{execution_id:str}/cancel", status_code=200)
-async def cancel(request: AnyRequest, execution_id: str) -> Response[bytes]:
+async def cancel(request: AnyRequest) -> Response[bytes]:
     """What no worker has is cancelled at once; what a worker has is asked to stop."""
     state = state_of(request)
-    target = path_id(execution_id, "execution")
+    target = path_id(request.path_params["execution_id"], "execution")
     key = request_key(f"cancel/{target}", header_key(request.headers), b"")
     cancelled = await cancel_execution(state.database, state.tenant, target, state.clock.now(), key)
     state.notifier.orders(cancelled.workers)

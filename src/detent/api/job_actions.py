@@ -31,20 +31,20 @@ SHOWN_FIRES, MOST_FIRES = 5, 1_000
 
 
 @post("/jobs/{job_id:str}/pause", status_code=200)
-async def pause(request: AnyRequest, job_id: str) -> Response[bytes]:
-    return await _change(request, job_id, "pause", lambda standing, now: decide.pause(standing))
+async def pause(request: AnyRequest) -> Response[bytes]:
+    return await _change(request, "pause", lambda standing, now: decide.pause(standing))
 
 
 @post("/jobs/{job_id:str}/resume", status_code=200)
-async def resume(request: AnyRequest, job_id: str) -> Response[bytes]:
-    return await _change(request, job_id, "resume", decide.resume)
+async def resume(request: AnyRequest) -> Response[bytes]:
+    return await _change(request, "resume", decide.resume)
 
 
 async def _change(
-    request: AnyRequest, job_id: str, verb: str, change: Callable[[Standing, datetime], Change | None]
+    request: AnyRequest, verb: str, change: Callable[[Standing, datetime], Change | None]
 ) -> Response[bytes]:
     state = state_of(request)
-    target = path_id(job_id, "job")
+    target = path_id(request.path_params["job_id"], "job")
     key = request_key(f"{verb}/{target}", await _key(request), b"")
     now = state.clock.now()
     changed = await change_job(
@@ -56,9 +56,9 @@ async def _change(
 
 
 @post("/jobs/{job_id:str}/run", status_code=202)
-async def run(request: AnyRequest, job_id: str) -> Response[bytes]:
+async def run(request: AnyRequest) -> Response[bytes]:
     state = state_of(request)
-    target = path_id(job_id, "job")
+    target = path_id(request.path_params["job_id"], "job")
     key = await _key(request)
     identity = key if key is not None else secrets.token_hex(16)
     asked = request_key(f"run/{target}", key, b"")
@@ -87,13 +87,13 @@ async def _key(request: AnyRequest) -> str | None:
 
 
 @get("/jobs/{job_id:str}/executions")
-async def executions(request: AnyRequest, job_id: str) -> Response[bytes]:
+async def executions(request: AnyRequest) -> Response[bytes]:
     state = state_of(request)
     query = Query(request, "status", *PARAMETERS)
     status = query.choice("status", STATUSES)
     place = place_of(query)
     query.done()
-    standing = await find(state, job_id)
+    standing = await find(state, request.path_params["job_id"])
     wanted = ExecutionFilter(standing.job.job_id, status)
     found = await list_executions(
         state.database, state.tenant, wanted, before=place.before, limit=place.limit, skip=place.skip
@@ -102,12 +102,12 @@ async def executions(request: AnyRequest, job_id: str) -> Response[bytes]:
 
 
 @get("/jobs/{job_id:str}/fires")
-async def ledger(request: AnyRequest, job_id: str) -> Response[bytes]:
+async def ledger(request: AnyRequest) -> Response[bytes]:
     state = state_of(request)
     query = Query(request, "limit", "cursor")
     limit, before = ledger_place_of(query)
     query.done()
-    standing = await find(state, job_id)
+    standing = await find(state, request.path_params["job_id"])
     found = await list_fires(state.database, state.tenant, standing.job.job_id, before, limit + 1)
     shown = found[:limit]
     more = len(found) > limit
@@ -116,12 +116,12 @@ async def ledger(request: AnyRequest, job_id: str) -> Response[bytes]:
 
 
 @get("/jobs/{job_id:str}/next")
-async def upcoming(request: AnyRequest, job_id: str) -> Response[bytes]:
+async def upcoming(request: AnyRequest) -> Response[bytes]:
     """The instants at which the job will fire: none while it is paused or over."""
     query = Query(request, "count")
     count = query.whole("count", SHOWN_FIRES, 1, MOST_FIRES)
     query.done()
-    standing = await find(state_of(request), job_id)
+    standing = await find(state_of(request), request.path_params["job_id"])
     job = standing.job
     rule = rule_of(job.spec, job.armed_at)
     instants = []

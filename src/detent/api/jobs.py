@@ -143,16 +143,16 @@ async def list_all(request: AnyRequest) -> Response[bytes]:
 
 
 @get("/jobs/{job_id:str}")
-async def read(request: AnyRequest, job_id: str) -> Response[bytes]:
-    standing = await find(state_of(request), job_id)
+async def read(request: AnyRequest) -> Response[bytes]:
+    standing = await find(state_of(request), request.path_params["job_id"])
     return render.json_answer(render.job(standing.job))
 
 
 @patch("/jobs/{job_id:str}")
-async def edit(request: AnyRequest, job_id: str) -> Response[bytes]:
+async def edit(request: AnyRequest) -> Response[bytes]:
     state = state_of(request)
     header = header_key(request.headers)
-    target = path_id(job_id, "job")
+    target = path_id(request.path_params["job_id"], "job")
     fields = await read_object(request)
     asked = body_hash(fields)
     status = _status(fields)
@@ -174,9 +174,9 @@ async def edit(request: AnyRequest, job_id: str) -> Response[bytes]:
 
 
 @delete("/jobs/{job_id:str}", status_code=200)
-async def cancel(request: AnyRequest, job_id: str) -> Response[bytes]:
+async def cancel(request: AnyRequest) -> Response[bytes]:
     state = state_of(request)
-    target = path_id(job_id, "job")
+    target = path_id(request.path_params["job_id"], "job")
     key = request_key(f"cancel/{target}", header_key(request.headers), b"")
     cancelled = await cancel_job(state.database, state.tenant, target, state.clock.now(), key)
     if cancelled.changed:

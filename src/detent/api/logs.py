@@ -22,12 +22,14 @@ ALIVE_EVERY = 10.0
 
 
 @get("/executions/{execution_id:str}/logs")
-async def logs(request: AnyRequest, execution_id: str) -> Response[bytes] | Stream:
+async def logs(request: AnyRequest) -> Response[bytes] | Stream:
     state = state_of(request)
     query = Query(request, "follow")
     follow = query.flag("follow")
     query.done()
-    found = await read_execution(state.database, state.tenant, path_id(execution_id, "execution"))
+    found = await read_execution(
+        state.database, state.tenant, path_id(request.path_params["execution_id"], "execution")
+    )
     if found is None:
         raise NotFound("no such execution")
     if not follow:

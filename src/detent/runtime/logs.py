@@ -13,8 +13,9 @@ from typing import IO
 
 from detent.runtime.config import Config
 
-# The names of these loggers speak at their own level; theirs would drown ours.
-QUIET = ("asyncio", "uvicorn.access")
+# Libraries speak from these levels on; below, theirs would drown ours. The driver's pool tells of every
+# connection that it cannot renew while the database is away, with a traceback: our loops say it in a line.
+QUIET = {"asyncio": logging.WARNING, "uvicorn.access": logging.WARNING, "asyncpg": logging.ERROR}
 
 
 class TextFormatter(logging.Formatter):
@@ -61,7 +62,7 @@ def configure(config: Config, role: str, stream: IO[str] | None = None) -> None:
         root.removeHandler(old)
     root.addHandler(handler)
     root.setLevel(config.log_level.upper())
-    for name in QUIET:
-        logging.getLogger(name).setLevel(logging.WARNING)
+    for name, level in QUIET.items():
+        logging.getLogger(name).setLevel(level)
     # A broken pipe on standard error must not become an endless stream of complaints about itself.
     logging.raiseExceptions = False

@@ -8,7 +8,7 @@ stays short and its cursor says where to go on: no filter, however odd, makes on
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -171,3 +171,12 @@ async def list_fires(
 async def upcoming_jobs(database: Database, tenant: int, limit: int) -> list[dict[str, Any]]:
     rows = await database.fetch(Queries.load().upcoming_jobs, tenant, limit)
     return [dict(row) for row in rows]
+
+
+async def names_of_jobs(database: Database, tenant: int, job_ids: Iterable[UUID]) -> dict[UUID, str]:
+    """The names of the jobs that a page of executions shows."""
+    wanted = list(set(job_ids))
+    if not wanted:
+        return {}
+    rows = await database.fetch(Queries.load().names_of_jobs, tenant, wanted)
+    return {row["job_id"]: row["name"] for row in rows}

@@ -238,3 +238,7 @@ cross join lateral (
 join detent.jobs j on j.job_id = t.job_id
 order by t.due_at, t.job_id
 limit $2::integer;
+
+-- name: names_of_jobs
+-- The names of jobs by id, in no order.
+select job_id, name from detent.jobs where job_id = any($2::uuid[]) and tenant = $1::integer;

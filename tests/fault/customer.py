@@ -1,0 +1,189 @@
+"""Those who use the system while it dies: threads that create jobs over HTTP and do not give up.
+
+Each request carries an idempotency key and is repeated until it is answered. What was answered is noted:
+that is what the system owes from then on.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import random
+import threading
+import time
+import urllib.error
+import urllib.request
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+from witness import shell_task
+
+GIVE_UP_AFTER = 60.0
+AWAY = (OSError, http.client.HTTPException)
+
+
+@dataclass(frozen=True, slots=True)
+class Acknowledged:
+    """A job as the system answered for it, and how it must end."""
+
+    job_id: UUID
+    body: dict[str, Any]
+    answer: dict[str, Any]
+    tries: int
+
+    @property
+    def created_at(self) -> datetime:
+        return instant(self.answer["created_at"])
+
+    @property
+    def recurring(self) -> bool:
+        return "every" in self.body or "cron" in self.body
+
+    @property
+    def ends(self) -> str:
+        """How each of its executions must end."""
+        retries, fails = self.body.get("max_retries", 3), int(self.body["tags"][0].removeprefix("fails-"))
+        return "succeeded" if fails <= retries else "dead_lettered"
+
+
+def instant(text: str) -> datetime:
+    return datetime.fromisoformat(text)
+
+
+class Api:
+    """One address. Without an answer it raises OSError or HTTPException; with a wrong one, AssertionError."""
+
+    def __init__(self, url: str) -> None:
+        self._base = f"{url}/api/v1"
+
+    def call(self, method: str, path: str, body: Any = None, timeout: float = 10.0) -> Any:
+        data = None if body is None else json.dumps(body).encode()
+        request = urllib.request.Request(
+            self._base + path, data, {"content-type": "application/json"}, method=method
+        )
+        try:
+            with urllib.request.urlopen(request, timeout=timeout) as response:
+                return json.loads(response.read())
+        except urllib.error.HTTPError as error:
+            with error:
+                said = error.read().decode(errors="replace")
+            if error.code == 503:
+                raise ConnectionError(said) from None
+            raise AssertionError(f"{method} {path}: {error.code} {said}") from None
+
+    def insist(self, method: str, path: str, body: Any = None) -> tuple[Any, int]:
+        """Repeat until it is answered; answers with how many tries it took."""
+        deadline = time.monotonic() + GIVE_UP_AFTER
+        tries = 0
+        while True:
+            tries += 1
+            try:
+                return self.call(method, path, body), tries
+            except AWAY as error:
+                if time.monotonic() > deadline:
+                    raise AssertionError(
+                        f"{method} {path}: no answer for {GIVE_UP_AFTER:g} s: {error}"
+                    ) from error
+                time.sleep(0.05)
+
+    def create(self, body: dict[str, Any]) -> Acknowledged:
+        answer, tries = self.insist("POST", "/jobs", body)
+        return Acknowledged(UUID(answer["job_id"]), body, answer, tries)
+
+    def all(self, path: str) -> list[Any]:
+        """Every item of a list."""
+        items: list[Any] = []
+        cursor = ""
+        while True:
+            page, _ = self.insist("GET", f"{path}?limit=500{cursor}")
+            items += page["items"]
+            if page["next_cursor"] is None:
+                return items
+            cursor = f"&cursor={page['next_cursor']}"
+
+
+class Orders:
+    """Makes job definitions from a seed; every one is another."""
+
+    def __init__(self, seed: str, witness: Path) -> None:
+        self._random = random.Random(seed)
+        self._seed = seed
+        self._witness = witness
+        self._count = 0
+
+    def one_time(self) -> dict[str, Any]:
+        fails = self._random.choices((0, 1, 2, 99), (70, 10, 10, 10))[0]
+        return self._job(
+            fails, delay=round(self._random.uniform(0, 3), 3) if self._random.random() < 0.7 else 0
+        )
+
+    def recurring(self) -> dict[str, Any]:
+        return self._job(0, every=1)
+
+    def minutely(self) -> dict[str, Any]:
+        return self._job(0, cron="* * * * *")
+
+    def plain(self, task: str, *, delay: float = 0, **payload: Any) -> dict[str, Any]:
+        """A one-time job of this Python task that has no failure to spare."""
+        made = self._job(0, delay=delay)
+        return {**made, "task": task, "payload": {"witness": str(self._witness), **payload}, "max_retries": 0}
+
+    def _job(self, fails: int, **schedule: Any) -> dict[str, Any]:
+        self._count += 1
+        seconds = round(self._random.choice((0.0, 0.0, 0.02, 0.1, 0.4)), 3)
+        kind = self._random.choices(("fault.threaded", "fault.looped", "shell"), (4, 4, 2))[0]
+        if kind == "shell":
+            task: Any = shell_task(self._witness, seconds, fails)
+        else:
+            task = {"kind": "python", "name": kind}
+        return {
+            "name": f"{self._seed}-{self._count}",
+            "task": task,
+            "payload": {"witness": str(self._witness), "seconds": seconds, "fail_through": fails},
+            "priority": self._random.choice(("critical", "high", "normal", "low")),
+            "max_retries": 3 if fails <= 3 else 1,
+            "retry_backoff": "fixed",
+            "retry_delay_seconds": 0.2,
+            "tags": [f"fails-{fails}"],
+            "idempotency_key": f"{self._seed}-{self._count}",
+            **schedule,
+        }
+
+
+class Customers:
+    """So many threads that create one-time jobs until they are told to stop."""
+
+    def __init__(self, api: Api, seed: int, witness: Path, threads: int = 3) -> None:
+        self.acknowledged: list[Acknowledged] = []
+        self._api = api
+        self._stop = threading.Event()
+        self._failures: list[BaseException] = []
+        self._threads = [
+            threading.Thread(target=self._stream, args=(f"{seed}-{n}", witness), daemon=True)
+            for n in range(threads)
+        ]
+
+    def start(self) -> None:
+        for thread in self._threads:
+            thread.start()
+
+    def stop(self) -> list[Acknowledged]:
+        """Let each finish the request it is making; everything that was acknowledged."""
+        self._stop.set()
+        for thread in self._threads:
+            thread.join(GIVE_UP_AFTER + 10)
+            assert not thread.is_alive()
+        if self._failures:
+            raise self._failures[0]
+        return self.acknowledged
+
+    def _stream(self, seed: str, witness: Path) -> None:
+        orders, pace = Orders(seed, witness), random.Random(f"pace {seed}")
+        try:
+            while not self._stop.wait(pace.uniform(0.02, 0.15)):
+                self.acknowledged.append(self._api.create(orders.one_time()))
+        except BaseException as failure:
+            self._failures.append(failure)

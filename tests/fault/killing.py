@@ -1,0 +1,137 @@
+"""Starting whole systems over one data folder, and killing them."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import signal
+import socket
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from customer import Api
+from systems import Up, processes, until
+from witness import Witness
+
+from detent.model.errors import StartupError
+from detent.store.embedded import discard, find_running, temporary_folder
+
+HERE = Path(__file__).parent
+ROLES = ("api", "scheduler", "keeper", "worker", "postgres")
+# Short, so that a rescue is soon; the defaults are 10 and 30.
+LEASE = ("--heartbeat", "1", "--lease", "2")
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+class Systems:
+    """One data folder and one port, and every system that was started over them."""
+
+    def __init__(self, notes: Path) -> None:
+        self.data = temporary_folder("detent-fault-")
+        self.port = free_port()
+        self.api = Api(f"http://127.0.0.1:{self.port}")
+        self.witness = Witness(notes / "witness")
+        self.ups: list[Up] = []
+        self._seen: dict[int, str] = {}
+
+    def start(self, *words: str) -> Up:
+        fixed = ("--port", str(self.port), "--import", "witness", *LEASE)
+        self.ups.append(Up(self.data, (*fixed, *words), HERE))
+        return self.ups[-1]
+
+    @property
+    def up(self) -> Up:
+        return self.ups[-1]
+
+    @property
+    def database(self) -> str:
+        url = find_running(self.data)
+        assert url is not None
+        return url
+
+    def family(self) -> dict[int, str]:
+        """All processes of the system that runs now, its supervisor too."""
+        family = {**self.up.family(), self.up.process.pid: processes().get(self.up.process.pid, "")}
+        self._seen.update(family)
+        return family
+
+    def roles(self) -> dict[str, set[int]]:
+        """The processes of each role, and PostgreSQL's first one."""
+        found: dict[str, set[int]] = {}
+        for pid, words in self.family().items():
+            role = words.rpartition("-m detent ")[2].partition(" ")[0] if _is_role(words) else ""
+            if "/bin/postgres -D" in words:
+                role = "postgres"
+            if role in ROLES:
+                found.setdefault(role, set()).add(pid)
+        return found
+
+    def kill(self, role: str) -> int:
+        """kill -9 of the one process of a role."""
+        (pid,) = self.roles()[role]
+        os.kill(pid, signal.SIGKILL)
+        return pid
+
+    def kill_everything(self, chance: random.Random, *, programs: bool) -> dict[int, str]:
+        """kill -9 of all at once, in any order: as a power cut does it, or all but what workers started."""
+        family = self.family()
+        doomed = [pid for pid, words in family.items() if programs or _is_role(words)]
+        chance.shuffle(doomed)
+        for pid in doomed:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        self.up.end(signal.SIGKILL)
+        return family
+
+    def leftovers(self) -> dict[int, str]:
+        """Processes of any system that was started here and that run now."""
+        ours = {pid: words for pid, words in processes().items() if str(self.data) in words}
+        return {**self.running(self._seen), **ours}
+
+    @staticmethod
+    def running(family: dict[int, str]) -> dict[int, str]:
+        """Those of them that still run."""
+        now = processes()
+        return {pid: words for pid, words in family.items() if now.get(pid) == words}
+
+    def stop(self) -> None:
+        """An orderly end, after which nothing is left running and the data folder can go."""
+        self.family()
+        code = self.up.end(signal.SIGTERM)
+        assert code == 0, "\n".join(self.up.err[-30:])
+        until(lambda: not self.leftovers(), 10, "the end of every process")
+        assert not list((self.data / "run").glob("*")), "a socket was left behind"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for up in self.ups:
+            if up.process.poll() is None:
+                self._seen.update(up.family())
+                up.end(signal.SIGTERM, 60)
+        for pid in self.leftovers():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        until(lambda: not self.leftovers(), 10, "the end of every process")
+        until(self._discarded, 10, "the end of the data folder")
+
+    def _discarded(self) -> bool:
+        try:
+            discard(self.data)
+        except StartupError:
+            return False
+        return not self.data.exists()
+
+
+def _is_role(words: str) -> bool:
+    return "-m detent " in words or "postgres" in words.partition(" ")[0]
