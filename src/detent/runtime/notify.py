@@ -11,6 +11,7 @@ import asyncio
 from collections.abc import Callable, Iterable
 from uuid import UUID
 
+from detent.model.errors import StoreUnavailable
 from detent.runtime.service import Service
 from detent.store.database import Database, Dedicated
 
@@ -20,6 +21,7 @@ QUEUE = "detent_queue"
 # A payload may have 8,000 bytes; beyond this many ids a full look is cheaper anyway.
 MOST_IDS = 200
 EVERYTHING = "*"
+PEER_SECONDS = 5.0
 
 
 class Notifier(Service):
@@ -87,9 +89,18 @@ class Listener(Service):
             await self._connection.listen(self._channel, self._on_message)
             self._lost()  # whatever was said before we listened is unknown
         else:
-            async with asyncio.timeout(5):
-                await self._connection.execute("select 1")  # a dead peer shows itself
+            await self._look(self._connection)
         return None
+
+    async def _look(self, connection: Dedicated) -> None:
+        """A dead peer shows itself; then the next tick listens anew."""
+        try:
+            async with asyncio.timeout(PEER_SECONDS):
+                await connection.execute("select 1")
+        except TimeoutError as error:
+            self._connection = None
+            await connection.close()
+            raise StoreUnavailable("the database did not answer in time") from error
 
     def _on_message(self, payload: str) -> None:
         if not self.stopping:
