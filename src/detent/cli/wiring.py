@@ -2,6 +2,8 @@
 
 A claim whose answer was lost has taken rows that this worker knows nothing of. After any failed claim the
 next one first hands back what the store says we hold and we know nothing about.
+
+What is handed back and was asked to cancel meanwhile is over: no worker has it any more, so it is closed.
 """
 
 from __future__ import annotations
@@ -12,16 +14,17 @@ from uuid import UUID
 
 from detent.dispatch.claimer import Claimer
 from detent.finish.recorder import Recorder
-from detent.model.errors import StoreUnavailable
 from detent.model.work import Beat, Claim, Finished, LogChunk, Orders, WorkerInfo
 from detent.runtime.clock import Clock
 from detent.runtime.notify import Notifier
 from detent.store import work
 from detent.store.database import Database, Dedicated
 from detent.store.sql import Queries
-from detent.store.work import Pair, Returning
+from detent.store.work import Closing, Pair, Returning
 
 queries = Queries.load()
+
+CANCELLED = "cancelled on request"
 
 
 class PostgresPort:
@@ -42,7 +45,7 @@ class PostgresPort:
             await self._hand_back_unknown(worker_id)
         try:
             claims = await self._claimer.claim(worker_id, pools, limit)
-        except StoreUnavailable:
+        except BaseException:  # whatever it was: rows may be ours by now, and we do not know them
             self._doubt = True
             raise
         self._held.update((claim.execution_id, claim.attempt) for claim in claims)
@@ -51,7 +54,7 @@ class PostgresPort:
     async def _hand_back_unknown(self, worker_id: UUID) -> None:
         rows = await self._database.fetch(queries.rows_of_worker, worker_id)
         unknown = [
-            (r["execution_id"], r["attempt"], r["token"])
+            (r["execution_id"], r["attempt"], r["token"], None)
             for r in rows
             if (r["execution_id"], r["attempt"]) not in self._held
         ]
@@ -65,19 +68,25 @@ class PostgresPort:
         return recorded
 
     async def release(self, worker_id: UUID, claims: Sequence[Claim]) -> None:
-        await self._put_back([(c.execution_id, c.attempt, c.token) for c in claims])
+        await self._put_back([(c.execution_id, c.attempt, c.token, c.spec.callback_url) for c in claims])
         self._held.difference_update((c.execution_id, c.attempt) for c in claims)
         self._notifier.queue({c.spec.pool for c in claims})
 
-    async def _put_back(self, rows: Sequence[tuple[UUID, int, int]]) -> None:
+    async def _put_back(self, rows: Sequence[tuple[UUID, int, int, str | None]]) -> None:
         now = self._clock.now()
-        await work.put_back(
-            self._database,
-            [
-                Returning(*row, "queued", "released", None, now, None, timedelta(0), 0, "handed back")
-                for row in sorted(rows)
-            ],
-        )
+        rows = sorted(rows, key=lambda row: row[0].bytes)
+        back = [
+            Returning(*row[:3], "queued", "released", None, now, None, timedelta(0), 0, "handed back")
+            for row in rows
+        ]
+        done = await work.put_back(self._database, back)
+        cancelled = [
+            Closing(*row[:3], "cancelled", "cancelled", None, now, None, None, row[3], 0, CANCELLED)
+            for row in rows
+            if (row[0], row[1]) not in done
+        ]
+        if cancelled:  # or not ours any more, which the fence tells apart
+            await work.close(self._database, cancelled)
 
     async def log(self, chunks: Sequence[LogChunk]) -> set[Pair]:
         leased = await work.append_logs(self._database, chunks)

@@ -24,6 +24,7 @@ from detent.store import timers
 from detent.store.database import Database
 from detent.store.partitions import with_partitions, with_partitions_of
 from detent.store.timers import DueTimer, Firing
+from detent.store.unavailable import passing
 from detent.when.rule import NextFires
 
 log = logging.getLogger("detent.firer")
@@ -150,8 +151,11 @@ class Firer(Service):
             )
         except StoreUnavailable:
             raise
-        except Exception as error:  # noqa: BLE001 - the border of a batch: the row at fault is found by halving
+        except Exception as error:  # the border of a batch: the row at fault is found by halving
             if len(batch) == 1:
+                if passing(error):
+                    job_id = batch[0][0].job_id
+                    raise StoreUnavailable(f"job {job_id} cannot be fired yet: {error}") from error
                 await self._park(batch[0][0], f"firing failed: {type(error).__name__}: {error}")
                 return
             half = len(batch) // 2

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from uuid import UUID
 
+from detent.model.errors import StoreUnavailable
 from detent.runtime.service import Service
 from detent.store.database import Database, Dedicated
 from detent.store.sql import Queries
@@ -23,6 +24,7 @@ ORDERS = "detent_orders"
 # A payload may have 8,000 bytes; beyond this many ids a full look is cheaper anyway.
 MOST_IDS = 200
 EVERYTHING = "*"
+PEER_SECONDS = 5.0
 
 
 class Notifier(Service):
@@ -94,9 +96,18 @@ class Listener(Service):
                 await self._connection.listen(channel, partial(self._on_message, heard))
             self._lost()  # whatever was said before we listened is unknown
         else:
-            async with asyncio.timeout(5):
-                await self._connection.execute(Queries.load().ping)  # a dead peer shows itself
+            await self._look(self._connection)
         return None
+
+    async def _look(self, connection: Dedicated) -> None:
+        """A dead peer shows itself; then the next tick listens anew."""
+        try:
+            async with asyncio.timeout(PEER_SECONDS):
+                await connection.execute(Queries.load().ping)
+        except TimeoutError as error:
+            self._connection = None
+            await connection.close()
+            raise StoreUnavailable("the database did not answer in time") from error
 
     def _on_message(self, heard: Callable[[str], None], payload: str) -> None:
         if not self.stopping:

@@ -1,7 +1,9 @@
 """Which of PostgreSQL's and the driver's errors mean that the store cannot be had just now.
 
 They are mapped here, where they enter, to `StoreUnavailable` with a sentence for people; every other
-error (a constraint, a cancelled query, a deadlock) passes as it is, because it is about the statement.
+error (a constraint, a value out of range) passes as it is, because it is about the statement. A statement
+that had to give way to another one is not at fault: it is told like an absence, so that it is repeated as it
+is. One that took too long is in between: a part of it may be quick, see `passing`.
 """
 
 from __future__ import annotations
@@ -18,6 +20,10 @@ from detent.model.errors import StartupError, StoreUnavailable
 
 _SENTENCES: tuple[tuple[tuple[type[BaseException], ...], str], ...] = (
     ((asyncpg.QueryCanceledError,), ""),
+    (
+        (asyncpg.TransactionRollbackError, asyncpg.LockNotAvailableError),
+        "the database gave precedence to another statement",
+    ),
     ((asyncpg.TooManyConnectionsError,), "the database has no connection to spare"),
     (
         (asyncpg.ReadOnlySQLTransactionError, asyncpg.TargetServerAttributeNotMatched),
@@ -43,6 +49,11 @@ def sentence_for(error: BaseException) -> str:
     if isinstance(error, asyncpg.InterfaceError) and ("closed" in str(error) or "closing" in str(error)):
         return "the connection to the database was lost"
     return ""
+
+
+def passing(error: BaseException) -> bool:
+    """Whether the very same statement may go well another time: it ran out of time, waiting for a lock."""
+    return isinstance(error, asyncpg.QueryCanceledError)
 
 
 @contextlib.contextmanager

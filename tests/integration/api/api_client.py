@@ -14,10 +14,10 @@ from uuid import UUID
 
 import aiohttp
 from contract import check_answer
-from stage import Stage
 from yarl import URL
 
 from detent.api.app import ApiState, serve
+from stage import Stage
 
 BASE = "/api/v1"
 START_SECONDS = 20.0

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 from api_client import Api, Running
+
 from stage import Stage, stage, stage_url
 
 __all__ = ["api", "stage", "stage_url"]

@@ -25,9 +25,11 @@ left join detent.live l
 where l.execution_id is null or l.cancel_requested_at is not null;
 
 -- name: stop_worker
--- A worker leaves of its own will.
+-- A worker leaves of its own will. One that could not report or hand back all it held stays in the fleet: it
+-- falls silent, is given up, and its work is taken back. Nobody looks for the work of one that has left.
 update detent.workers w set status = 'stopped', ended_at = clock_timestamp(), in_flight = 0
-where w.worker_id = $1::uuid and w.status in ('live', 'draining');
+where w.worker_id = $1::uuid and w.status in ('live', 'draining')
+  and not exists (select from detent.live l where l.worker_id = w.worker_id and l.state = 'running');
 
 -- name: claim
 -- Takes up to so many due executions of a pool, best class first, under one token for the batch, in the order
