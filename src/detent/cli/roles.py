@@ -69,7 +69,7 @@ async def run_keeper(config: Config, url: str, ready: Ready) -> None:
                 ClockWatch(database, clock),
                 notifier,
                 Rescuer(database, clock, notifier),
-                TimeoutKeeper(database, clock),
+                TimeoutKeeper(database, clock, notifier),
                 PartitionKeeper(database, clock),
                 CallbackSender(database, allow_private=config.allow_private_callbacks),
             ]

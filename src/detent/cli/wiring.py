@@ -33,7 +33,7 @@ class PostgresPort:
         self._clock = clock
         self._notifier = notifier
         self._claimer = Claimer(database)
-        self._recorder = Recorder(database)
+        self._recorder = Recorder(database, notifier.queue_later)
         self._held: set[Pair] = set()
         self._doubt = False
 

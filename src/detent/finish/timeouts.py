@@ -19,6 +19,7 @@ from detent.model.execution import ErrorInfo
 from detent.model.job import JobSpec
 from detent.model.work import Claim, Finished
 from detent.runtime.clock import Clock
+from detent.runtime.notify import Notifier
 from detent.runtime.service import Service
 from detent.store import work
 from detent.store.database import Database, Record
@@ -40,12 +41,14 @@ class TimeoutKeeper(Service):
     name = "timeouts"
     every = 1.0
 
-    def __init__(self, database: Database, clock: Clock, slack: float = SLACK_SECONDS) -> None:
+    def __init__(
+        self, database: Database, clock: Clock, notifier: Notifier, slack: float = SLACK_SECONDS
+    ) -> None:
         super().__init__()
         self._database = database
         self._clock = clock
         self._slack = slack
-        self._recorder = Recorder(database)
+        self._recorder = Recorder(database, notifier.queue_later)
 
     async def run_once(self) -> float | None:
         if not self._clock.steady:

@@ -8,6 +8,9 @@ is under way the next ones pile up into a single statement.
 from __future__ import annotations
 
 import asyncio
+import heapq
+import math
+import time
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from uuid import UUID
@@ -24,6 +27,11 @@ ORDERS = "detent_orders"
 # A payload may have 8,000 bytes; beyond this many ids a full look is cheaper anyway.
 MOST_IDS = 200
 EVERYTHING = "*"
+
+# Planned wake-ups: how finely they are told apart, how far ahead, and how many at most.
+LATER_SLOT = 0.005
+LATER_HORIZON = 900.0
+MOST_PLANNED = 100_000
 PEER_SECONDS = 5.0
 
 
@@ -39,6 +47,8 @@ class Notifier(Service):
         self._timers: set[UUID] = set()
         self._pools: set[str] = set()
         self._workers: set[UUID] = set()
+        self._later: list[tuple[int, str]] = []
+        self._planned: set[tuple[int, str]] = set()
 
     def timers(self, job_ids: Iterable[UUID]) -> None:
         """Tell schedulers that these jobs' timers changed."""
@@ -50,6 +60,26 @@ class Notifier(Service):
         self._pools.update(pools)
         self.wake()
 
+    def queue_later(self, pool: str, seconds: float) -> None:
+        """Tell workers when work that waits for its instant is due. They poll as well: a wake-up that this
+        process does not live to send costs a second.
+        """
+        at = time.monotonic() + seconds
+        slot = (math.ceil(at / LATER_SLOT), pool)
+        if seconds <= LATER_HORIZON and slot not in self._planned and len(self._planned) < MOST_PLANNED:
+            self._planned.add(slot)
+            heapq.heappush(self._later, slot)
+            self.wake()
+
+    def _come_due(self) -> float | None:
+        """Take over the pools whose planned instant has come; answers the seconds until the next one."""
+        now = time.monotonic()
+        while self._later and self._later[0][0] * LATER_SLOT <= now:
+            slot = heapq.heappop(self._later)
+            self._planned.discard(slot)
+            self._pools.add(slot[1])
+        return self._later[0][0] * LATER_SLOT - now if self._later else None
+
     def orders(self, workers: Iterable[UUID]) -> None:
         """Tell these workers to ask for orders: something of theirs is to be cancelled."""
         self._workers.update(workers)
@@ -57,6 +87,7 @@ class Notifier(Service):
             self.wake()
 
     async def run_once(self) -> float | None:
+        wait = self._come_due()
         timers, self._timers = self._timers, set()
         pools, self._pools = self._pools, set()
         workers, self._workers = self._workers, set()
@@ -68,7 +99,7 @@ class Notifier(Service):
         if messages:
             channels, payloads = zip(*messages, strict=True)
             await self._database.execute(Queries.load().notify, list(channels), list(payloads))
-        return None
+        return wait
 
 
 class Listener(Service):
