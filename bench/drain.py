@@ -20,7 +20,7 @@ from detent.execute.report import BATCH as FINISH_BATCH
 
 SLOTS = 500
 BODY_BYTES = 16
-LOOK_EVERY = 0.005
+LOOK_EVERY = 0.02
 STUCK_SECONDS = 60.0
 
 # From the far end of the key: while the last execution is open this reads one row, not all dead ones.
