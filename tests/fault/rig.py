@@ -40,7 +40,7 @@ def everything_twice(systems: Systems, chance: random.Random) -> None:
 
 def killed_while_starting(systems: Systems, chance: random.Random) -> None:
     systems.start(*SLOTS)
-    time.sleep(chance.uniform(0.2, 2.5))
+    time.sleep(chance.uniform(0.2, 2.0))
     systems.kill_everything(chance, programs=True)
 
 
@@ -74,7 +74,7 @@ def torment(systems: Systems, seed: int, faults: Sequence[Fault]) -> Story:
     customers.start()
     try:
         for fault in faults:
-            time.sleep(chance.uniform(1.0, 3.5))  # not a wait: when to kill is what the seed decides
+            time.sleep(chance.uniform(0.6, 2.2))  # not a wait: when to kill is what the seed decides
             print(f"{time.strftime('%H:%M:%S')} {fault.__name__}")
             fault(systems, chance)
         time.sleep(chance.uniform(0.5, 1.5))
@@ -101,7 +101,8 @@ def tell(story: Story) -> None:
     again = sum(job.tries > 1 for job in story.owed)
     print(
         f"{len(story.owed)} jobs, {again} of them asked for again, {len(story.tables['fires'])} ledger rows,"
-        f" {len(story.tables['executions'])} executions, {story.losses} attempts lost with their worker"
+        f" {len(story.tables['executions'])} executions, {story.losses} attempts lost with"
+        f" {sum(row['status'] == 'lost' for row in story.tables['workers'])} workers"
     )
 
 
