@@ -1,6 +1,6 @@
 # Two commands do everything on a fresh machine: `make up` starts the whole system, `make test` tests it.
 .DEFAULT_GOAL := help
-.PHONY: help setup up demo test test-long check bench clean
+.PHONY: help setup browser up demo test test-long check bench clean
 
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
     command -v $$p >/dev/null && $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' && echo $$p && break; done)
@@ -20,16 +20,22 @@ $(STAMP): pyproject.toml constraints.txt
 	@$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	@touch $(STAMP)
 
+browser:
+	@command -v chromium >/dev/null || ! command -v apt-get >/dev/null || test "$$(id -u)" != 0 || { \
+	    echo "installing chromium, for the tests of the pages" >&2; \
+	    export DEBIAN_FRONTEND=noninteractive; \
+	    apt-get update -qq >/dev/null && apt-get install -y -qq --no-install-recommends chromium fonts-dejavu-core >/dev/null; } || true
+
 up: setup  ## start the whole system (ARGS="--port 9000 --import my.tasks")
 	@exec $(VENV)/bin/detent up $(ARGS)
 
 demo: setup  ## see jobs happen on a temporary system, for half a minute at most
 	@$(VENV)/bin/detent demo $(ARGS)
 
-test: setup  ## run the tests
+test: setup browser  ## run the tests
 	@$(VENV)/bin/python -m pytest -q -m "not long" $(ARGS)
 
-test-long: setup  ## run the tests and the whole sweeps
+test-long: setup browser  ## run the tests and the whole sweeps
 	@$(VENV)/bin/python -m pytest -q $(ARGS)
 
 check: setup  ## lint, types, architecture

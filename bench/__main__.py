@@ -85,10 +85,10 @@ def plan(options: argparse.Namespace, folder: Path) -> list[Step]:
 async def measure(server: Embedded, options: argparse.Namespace, folder: Path) -> AsyncIterator[Result]:
     latest: dict[str, dict[str, Any]] = {}
     for name, raw_name, step in plan(options, folder):
-        load = machine.load()
+        others = await machine.busy()
         async with fresh_database(server) as url:
             figure = await step(url)
-        figure["load_before"] = load
+        figure["others_busy"] = others
         latest[name] = with_ratio(figure, latest.get(raw_name) if raw_name else None, raw_name)
         yield name, latest[name]
 

@@ -19,6 +19,9 @@ TO_REACH = {
     "p99_ms": "≤ 2.0 ms",
     "early": "0",
 }
+# Above this share of the cores, what others do here shows in the figures.
+DISTURBED = 0.1
+_WARNING = "Others used up to {:.0%} of the cores right before a figure: trust the ratios, not the paces."
 NAMES = {
     "plain_queue": "plain queue",
     "raw_claim_close": "raw claim + close",
@@ -57,7 +60,9 @@ def summary(results: Sequence[Result]) -> str:
             reached.append((shown, _pace(rounds), TO_REACH.get(name, "")))
         else:
             reached += _lateness(name, rounds[0])
-    return _table([("what", "reached", "to reach"), *ratios, *reached])
+    table = _table([("what", "reached", "to reach"), *ratios, *reached])
+    others = max((figure["others_busy"] for _, figure in results), default=0.0)
+    return table if others < DISTURBED else f"{table}\n\n{_WARNING.format(others)}"
 
 
 def _ratio(rounds: Sequence[Mapping[str, Any]]) -> str:

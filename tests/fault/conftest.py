@@ -14,11 +14,15 @@ sys.path.insert(0, str(HERE.parent / "integration"))
 
 from killing import Systems  # noqa: E402 - its way of running systems lies on the path set above
 
+from stage import stage, stage_url  # noqa: E402
+
+__all__ = ["stage", "stage_url"]
+
 DEFAULT_SEED = 20_260
 
 
 @pytest.fixture(scope="session")
-def seed() -> int:
+def dice() -> int:
     """What decides when and what is killed: DETENT_SEED, printed so that a failure can be had again."""
     chosen = int(os.environ.get("DETENT_SEED", DEFAULT_SEED))
     print(f"DETENT_SEED={chosen}")

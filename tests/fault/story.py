@@ -29,6 +29,11 @@ class Story:
     workers: int = 1  # how many there should be
     zombies: frozenset[int] = frozenset()  # processes that were made to go on after they were given up
 
+    @property
+    def losses(self) -> int:
+        """Attempts that were lost with their worker."""
+        return sum(row["losses"] for row in self.tables["executions"])
+
 
 def read_tables(url: str) -> dict[str, list[Row]]:
     """All tables as of one instant."""

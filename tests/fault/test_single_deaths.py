@@ -19,7 +19,7 @@ import pytest
 from checker import differences
 from customer import Acknowledged, Orders
 from killing import Systems
-from settling import caught_up, nothing_open, pause_recurring
+from settling import caught_up, fleet_is, nothing_open, pause_recurring
 from story import ask, read_story
 from systems import until
 from witness import Line
@@ -87,15 +87,14 @@ class Scene:
 
     def whole_again(self) -> None:
         """Every role runs, and the workers are in the fleet."""
-        present = "select count(*) from detent.workers where status = 'live' and beat > 0"
         until(lambda: len(self.systems.roles().get("worker", ())) == WORKERS, 15, "the return of the workers")
-        until(lambda: self.ask(present) == WORKERS, 15, "a fleet of two")
+        until(lambda: fleet_is(self.systems, WORKERS), 15, "a fleet of two")
 
 
 @pytest.fixture(scope="module")
-def scene(lasting: Systems, seed: int) -> Iterator[Scene]:
+def scene(lasting: Systems, dice: int) -> Iterator[Scene]:
     lasting.start("--workers", str(WORKERS), "--slots", "5").ready()
-    scene = Scene(lasting, Orders(f"{seed}-single", lasting.witness.path))
+    scene = Scene(lasting, Orders(f"{dice}-single", lasting.witness.path))
     scene.create(scene.orders.recurring())
     scene.ticks_on(10)
     yield scene

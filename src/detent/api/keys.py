@@ -7,10 +7,15 @@ from typing import Any
 
 import msgspec
 
+from detent.api.body import AnyRequest, header_key, read_object, value_of
 from detent.api.job_fields import Definition
 from detent.api.refusals import Refusals
+from detent.api.values import text
+from detent.api.vocabulary import refuse_unknown
+from detent.model.errors import InvalidInput
 from detent.store.jobs import RequestKey
 
+NULL = msgspec.Raw(b"null")
 _encode = msgspec.json.Encoder(order="deterministic").encode
 
 
@@ -33,6 +38,23 @@ def one_key(field: str | None, header: str | None, refusals: Refusals) -> str | 
     if field is not None and header is not None and field != header:
         refusals.add("idempotency_key", "differs from the Idempotency-Key header", "conflicting_fields")
     return field if field is not None else header
+
+
+async def action_key(request: AnyRequest) -> str | None:
+    """The key of an action, from its header or its body, which has no other field."""
+    header = header_key(request.headers)
+    fields = await read_object(request, optional=True)
+    refusals = Refusals()
+    refuse_unknown(fields, ("idempotency_key",), refusals)
+    given = value_of(fields.get("idempotency_key", NULL), "idempotency_key", refusals)
+    if given is not None:
+        try:
+            given = text("idempotency_key", given)
+        except InvalidInput as refusal:
+            refusals.take(refusal)
+    key = one_key(given, header, refusals)
+    refusals.raise_any()
+    return key
 
 
 def _hash(value: Any) -> bytes:

@@ -10,7 +10,7 @@ import msgspec
 from litestar import Response, post
 
 from detent.api import render, values
-from detent.api.body import AnyRequest, Fields, read_object
+from detent.api.body import AnyRequest, Fields, read_object, value_of
 from detent.api.job_fields import read_definition
 from detent.api.refusals import Refusals
 from detent.api.state import state_of
@@ -22,7 +22,7 @@ from detent.when.rule import fires
 from detent.when.words import in_words
 
 SCHEDULE_FIELDS = ("cron", "every", "scheduled_at", "delay", "at", "schedule", "timezone", "dst", "type")
-LATER = ("calendar", "jitter_seconds", "window_seconds", "start_at", "end_at", "max_runs")
+LATER = ("event", "calendar", "jitter_seconds", "window_seconds", "start_at", "end_at", "max_runs")
 COUNT, MOST = 10, 1_000
 
 
@@ -38,7 +38,10 @@ async def preview(request: AnyRequest) -> Response[bytes]:
     refusals.raise_any()
     assert spec is not None
     # An interval counts from where the preview begins, as a job made then would.
-    rule = rule_of(spec, after)
+    try:
+        rule = rule_of(spec, after)
+    except OverflowError:
+        raise InvalidInput.of("delay", "reaches past the year 9999", "out_of_range") from None
     body = {
         "fires": [render.instant(at) for at in islice(fires(rule, after), count)],
         "description": in_words(rule),
@@ -49,7 +52,7 @@ async def preview(request: AnyRequest) -> Response[bytes]:
 def _read(fields: Fields, name: str, refusals: Refusals, read: Any) -> Any:
     if name not in fields:
         return None
-    value = msgspec.json.decode(fields[name])
+    value = value_of(fields[name], name, refusals)
     if value is None:
         return None
     try:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Sequence
+from operator import itemgetter
 from uuid import UUID
 
 import msgspec
@@ -23,6 +24,7 @@ KEEP_DEFINITIONS = 10_000
 KEEP_PAYLOAD = 4096
 
 _decode = msgspec.json.Decoder(JobSpec).decode
+_order = itemgetter(7, 8)  # class, rank
 Definition = tuple[JobSpec, str]
 
 
@@ -38,6 +40,7 @@ class Claimer:
                 rows += await work.claim(self._database, worker_id, pool, limit - len(rows))
         if not rows:
             return []
+<<<<<<< HEAD
         found = await self._look_up({(row["job_id"], row["revision"]) for row in rows})
         rows.sort(key=lambda row: (row["class"], row["rank"]))
         claims = [
@@ -56,6 +59,14 @@ class Claimer:
         return [
             replace(claim, payload=inputs[claim.execution_id]) if claim.execution_id in inputs else claim
             for claim in claims
+=======
+        rows.sort(key=_order)
+        found = await self._look_up({(row[1], row[6]) for row in rows})
+        # By position: a row is taken apart once for every execution, and each name would be a look-up.
+        return [
+            Claim(execution, job, attempt, token, failures, scheduled_for, revision, *found[job, revision])
+            for execution, job, attempt, token, failures, scheduled_for, revision, _, _ in rows
+>>>>>>> main
         ]
 
     async def _look_up(self, wanted: set[tuple[UUID, int]]) -> dict[tuple[UUID, int], Definition]:

@@ -151,12 +151,14 @@ class Firer(Service):
             )
         except StoreUnavailable:
             raise
-        except Exception as error:  # the border of a batch: the row at fault is found by halving
+        except Exception as error:  # noqa: BLE001 - the border of a batch: the row at fault is found by halving
             if len(batch) == 1:
+                timer = batch[0][0]
                 if passing(error):
-                    job_id = batch[0][0].job_id
-                    raise StoreUnavailable(f"job {job_id} cannot be fired yet: {error}") from error
-                await self._park(batch[0][0], f"firing failed: {type(error).__name__}: {error}")
+                    log.warning("job %s cannot be fired yet: %s", timer.job_id, error)
+                    self._changed.add(timer.job_id)
+                else:
+                    await self._park(timer, f"firing failed: {type(error).__name__}: {error}")
                 return
             half = len(batch) // 2
             await self._apply(batch[:half])
