@@ -113,8 +113,8 @@ class Stage:
 
     # Firing
 
-    async def node(self) -> Node:
-        node = Node(self.hot, self.clock, changed=lambda: None)
+    async def node(self, *, standby: bool = False) -> Node:
+        node = Node(self.hot, self.clock, changed=lambda gained: None, standby=standby)
         self._nodes.append(node)
         await node.run_once()
         return node
@@ -122,7 +122,7 @@ class Stage:
     async def firer(self, node: Node | None = None, *, database: Database | None = None) -> Firer:
         """A firer of this node. Without one: of a node that believes it owns every shard."""
         if node is None:
-            node = Node(self.hot, self.clock, changed=lambda: None)
+            node = Node(self.hot, self.clock, changed=lambda gained: None)
             node.epochs = dict.fromkeys(range(256), 1)
         return Firer(database or self.hot, self.clock, node, self.notifier)
 

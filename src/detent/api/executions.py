@@ -61,13 +61,7 @@ async def cancel(request: AnyRequest) -> Response[bytes]:
     """What no worker has is cancelled at once; what a worker has is asked to stop."""
     state = state_of(request)
     target = path_id(request.path_params["execution_id"], "execution")
-<<<<<<< HEAD
-    key = request_key(f"cancel/{target}", header_key(request.headers), b"")
+    key = request_key(f"cancel/{target}", await action_key(request), b"")
     cancelled = await cancel_execution(state.database, state.tenant, target, state.clock.now(), key)
     state.notifier.orders(cancelled.workers)
     return render.json_answer(render.execution(cancelled.execution))
-=======
-    key = request_key(f"cancel/{target}", await action_key(request), b"")
-    found = await cancel_execution(state.database, state.tenant, target, state.clock.now(), key)
-    return render.json_answer(render.execution(found))
->>>>>>> main

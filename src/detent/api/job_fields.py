@@ -185,27 +185,16 @@ def _dst(value: Any, refusals: Refusals) -> Dst | None:
 def _payload(given: Given, refusals: Refusals, current: str) -> str:
     if "payload" not in given:
         return current
-<<<<<<< HEAD
     return read_payload(given.label("payload"), given.value("payload"), refusals)
 
 
 def read_payload(label: str, raw: msgspec.Raw, refusals: Refusals) -> str:
     """The payload as compact JSON text."""
-    try:
-        msgspec.json.decode(raw)  # what a worker will do: a text that it cannot read must not get in
-        compact = msgspec.json.format(bytes(raw), indent=-1)
-    except (msgspec.MsgspecError, RecursionError) as error:
-        why = "is nested too deeply" if isinstance(error, RecursionError) else "has a number out of range"
-        refusals.add(label, why)
-        return NOTHING
-=======
-    label, raw = given.label("payload"), given.value("payload")
     before = len(refusals.errors)
     value_of(raw, label, refusals)  # as a worker will: a text that it cannot read must not get in
     if len(refusals.errors) > before:
-        return current
+        return NOTHING
     compact = msgspec.json.format(bytes(raw), indent=-1)
->>>>>>> main
     if len(compact) > PAYLOAD_LIMIT:
         refusals.add(label, f"has {len(compact):,} bytes, at most {PAYLOAD_LIMIT:,} are allowed", "too_large")
     return compact.decode()

@@ -248,6 +248,51 @@ ALERT = answer(
     }
 )
 
+NODE = answer(
+    {
+        "node_id": UUID,
+        "host": TEXT,
+        "pid": WHOLE,
+        "live": FLAG,
+        "standby": FLAG,
+        "leaving": FLAG,
+        "shards": WHOLE,
+        "lag_ms": {**NUMBER, "description": "How late its last fires were"},
+        "skew_ms": or_null({**NUMBER, "description": "How far its host's clock is ahead of the database's"}),
+        "beat_at": INSTANT,
+        "started_at": INSTANT,
+        "ended_at": or_null(INSTANT),
+    }
+)
+SHARD = answer(
+    {
+        "shard": WHOLE,
+        "node_id": or_null(UUID),
+        "epoch": WHOLE,
+        "expires_at": or_null(INSTANT),
+        "next_due_at": or_null(INSTANT),
+        "lag_ms": {**NUMBER, "description": "How long its first due timer has waited"},
+    }
+)
+WORKER = answer(
+    {
+        "worker_id": UUID,
+        "name": TEXT,
+        "host": TEXT,
+        "pid": WHOLE,
+        "status": words("live", "draining", "stopped", "lost"),
+        "live": FLAG,
+        "pools": {"type": "array", "items": TEXT},
+        "slots": WHOLE,
+        "in_flight": WHOLE,
+        "tasks": {"type": "array", "items": TEXT},
+        "stale_writes": WHOLE,
+        "beat_at": INSTANT,
+        "started_at": INSTANT,
+        "ended_at": or_null(INSTANT),
+    }
+)
+
 LETTER_STATUSES = ("waiting", "replayed", "discarded")
 LETTER: Schema = {
     "execution_id": UUID,
@@ -319,6 +364,12 @@ COMPONENTS: dict[str, Schema] = {
         }
     ),
     "Alert": ALERT,
+    "Node": NODE,
+    "Nodes": list_of("Node"),
+    "Shard": SHARD,
+    "Shards": list_of("Shard"),
+    "Worker": WORKER,
+    "Workers": list_of("Worker"),
     "DeadLetter": answer(LETTER),
     "DeadLetters": list_of("DeadLetter"),
     "OpenedDeadLetter": answer(

@@ -40,18 +40,14 @@ class Claimer:
                 rows += await work.claim(self._database, worker_id, pool, limit - len(rows))
         if not rows:
             return []
-<<<<<<< HEAD
-        found = await self._look_up({(row["job_id"], row["revision"]) for row in rows})
-        rows.sort(key=lambda row: (row["class"], row["rank"]))
+        rows.sort(key=_order)
+        found = await self._look_up({(row[1], row[6]) for row in rows})
+        # By position: a row is taken apart once for every execution, and each name would be a look-up.
         claims = [
-            Claim(
-                row["execution_id"], row["job_id"], row["attempt"], row["token"], row["failures"],
-                row["scheduled_for"], row["revision"], *found[row["job_id"], row["revision"]],
-                row["deadline_at"],
-            )
-            for row in rows
-        ]  # fmt: skip
-        own = [row["execution_id"] for row in rows if row["own_input"]]
+            Claim(execution, job, attempt, token, failures, due, revision, *found[job, revision], deadline)
+            for execution, job, attempt, token, failures, due, revision, _, _, deadline, _ in rows
+        ]
+        own = [row[0] for row in rows if row[10]]
         return await self._with_inputs(claims, own) if own else claims
 
     async def _with_inputs(self, claims: list[Claim], own: list[UUID]) -> list[Claim]:
@@ -59,14 +55,6 @@ class Claimer:
         return [
             replace(claim, payload=inputs[claim.execution_id]) if claim.execution_id in inputs else claim
             for claim in claims
-=======
-        rows.sort(key=_order)
-        found = await self._look_up({(row[1], row[6]) for row in rows})
-        # By position: a row is taken apart once for every execution, and each name would be a look-up.
-        return [
-            Claim(execution, job, attempt, token, failures, scheduled_for, revision, *found[job, revision])
-            for execution, job, attempt, token, failures, scheduled_for, revision, _, _ in rows
->>>>>>> main
         ]
 
     async def _look_up(self, wanted: set[tuple[UUID, int]]) -> dict[tuple[UUID, int], Definition]:

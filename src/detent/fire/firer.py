@@ -51,11 +51,13 @@ class Firer(Service):
         self._memo = NextFires()
         self._wheel = Wheel()
         self._changed: set[UUID] = set()
+        self._gained: set[int] = set()
         self._reload = True
         self._loaded_until = clock.now()
         self._scan_at = clock.now()
         self._tzdata = version("tzdata")
         self.fired = 0
+        self.lag_ms = 0.0  # how late the last batch was
 
     def hear(self, payload: str) -> None:
         """A wake-up said that these jobs' timers changed."""
@@ -68,6 +70,11 @@ class Firer(Service):
     def reload(self) -> None:
         """Something may have been missed: look at everything again."""
         self._reload = True
+        self.wake()
+
+    def shards_gained(self, shards: set[int]) -> None:
+        """These are ours now: load them before anything of theirs is due."""
+        self._gained |= shards
         self.wake()
 
     def clock_jumped(self) -> None:
@@ -92,7 +99,7 @@ class Firer(Service):
         return self._until_due()
 
     def _until_due(self) -> float:
-        if self._changed or self._reload:
+        if self._changed or self._reload or self._gained:
             return 0.0
         now = self._clock.now()
         until = self._scan_at
@@ -104,6 +111,7 @@ class Firer(Service):
         now = self._clock.now()
         if self._reload:
             self._reload = False
+            self._gained.clear()
             self._wheel.clear()
             await self._load(now + HORIZON)
         elif self._loaded_until - now < TOP_UP_BEFORE:
@@ -111,6 +119,10 @@ class Firer(Service):
         elif now >= self._scan_at:
             self._scan_at = now + SCAN_EVERY
             await self._load(now + SCAN_AHEAD)
+        if self._gained:
+            gained, self._gained = self._gained, set()
+            for timer in await timers.due(self._database, list(gained), self._loaded_until, PER_SHARD):
+                self._wheel.insert(timer)
         if self._changed:
             changed, self._changed = self._changed, set()
             for job_id in changed:
@@ -132,8 +144,10 @@ class Firer(Service):
         now = self._clock.now()
         batch: list[tuple[DueTimer, Firing]] = []
         for timer in due:
+            if timer.shard not in self._node.epochs:
+                continue  # another node's by now
             try:
-                batch.append((timer, decide(timer, now, self._node.epochs.get(timer.shard, 0), self._memo)))
+                batch.append((timer, decide(timer, now, self._node.epochs[timer.shard], self._memo)))
             except (DetentError, ValueError, ArithmeticError, LookupError, TypeError) as error:
                 await self._park(timer, f"its rule cannot be evaluated: {error}")
         if batch:
@@ -165,6 +179,7 @@ class Firer(Service):
             await self._apply(batch[half:])
             return
         self.fired += len(moved)
+        self.lag_ms = max((self._clock.now() - firing.fire_at).total_seconds() * 1000 for firing in firings)
         self._notifier.queue({firing.pool for firing in firings if firing.job_id in moved})
         for timer, firing in batch:
             if timer.job_id not in moved:

@@ -279,6 +279,10 @@ for update;
 -- Remembers on requeued rows that a worker was lost under them.
 update detent.live l set losses = l.losses + 1 where l.execution_id = any($1::uuid[]);
 
+-- name: drop_partitions
+-- Drops the day partitions of the history before a day.
+select detent.drop_partitions($1::date);
+
 -- name: ensure_partitions
 -- Makes the day partitions of the history from one day through another.
 select detent.ensure_partitions($1::date, $2::date);
