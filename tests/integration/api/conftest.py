@@ -11,11 +11,11 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 from api_client import Api, Running
-from stage import Stage, stage, stage_url
 
 from detent.runtime.clock import Clock
 from detent.store import timers
 from detent.store.database import Database
+from stage import Stage, stage, stage_url
 
 __all__ = ["stage", "stage_url"]
 

@@ -76,7 +76,20 @@ async def test_after_a_cancel_the_name_is_free_again(api: Api) -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["a/b/c", "a//b", "/a", "a/", "täglich 日報 🗓", "50% off?", "a#b&c=d", "../up", ".", "%2F", "x" * 255, "+ +"],
+    [
+        "a/b/c",
+        "a//b",
+        "/a",
+        "a/",
+        "täglich 日報 🗓",
+        "50% off?",
+        "a#b&c=d",
+        "../up",
+        ".",
+        "%2F",
+        "x" * 255,
+        "+ +",
+    ],
 )
 async def test_any_name_works_in_the_path(api: Api, name: str) -> None:
     answer = await api.put(f"/jobs/by-name/{quote(name, safe='')}", DAILY)
@@ -134,7 +147,9 @@ async def test_renames_onto_a_name_that_is_being_taken_end_in_one_owner(api: Api
     asked = [api.patch(f"/jobs/{job['job_id']}", {"name": "nightly"}) for job in others]
     answers = await asyncio.gather(api.put(NIGHTLY, DAILY), *asked, api.put(NIGHTLY, DAILY))
     assert {answer.status for answer in answers} <= {200, 201, 409}
-    owners = await api.stage.db.fetchval("select count(*) from detent.jobs where name = 'nightly' and by_name")
+    owners = await api.stage.db.fetchval(
+        "select count(*) from detent.jobs where name = 'nightly' and by_name"
+    )
     assert owners == 1
 
 

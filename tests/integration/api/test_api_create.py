@@ -28,7 +28,16 @@ async def test_what_is_not_said_has_the_documented_defaults(api: Api) -> None:
     assert made["task"] == {"kind": "python", "name": "plain"}
     assert {
         name: made[name]
-        for name in ("payload", "timezone", "dst", "priority", "timeout_seconds", "max_retries", "tags", "pool")
+        for name in (
+            "payload",
+            "timezone",
+            "dst",
+            "priority",
+            "timeout_seconds",
+            "max_retries",
+            "tags",
+            "pool",
+        )
     } == {
         "payload": None,
         "timezone": "UTC",
@@ -39,11 +48,17 @@ async def test_what_is_not_said_has_the_documented_defaults(api: Api) -> None:
         "tags": [],
         "pool": "default",
     }
-    assert (made["retry_backoff"], made["retry_delay_seconds"], made["dead_letter"]) == ("exponential", 30, True)
+    assert (made["retry_backoff"], made["retry_delay_seconds"], made["dead_letter"]) == (
+        "exponential",
+        30,
+        True,
+    )
 
 
 async def test_a_job_is_answered_as_it_is_read_later(api: Api) -> None:
-    made = await api.post("/jobs", {"name": "n", "cron": "*/5 * * * *", "payload": {"a": [1, 2.5, None, "ü"]}})
+    made = await api.post(
+        "/jobs", {"name": "n", "cron": "*/5 * * * *", "payload": {"a": [1, 2.5, None, "ü"]}}
+    )
     assert made.headers["location"] == f"/api/v1/jobs/{made.body['job_id']}"
     assert (await api.get(made.headers["location"])).body == made.body
 
@@ -131,8 +146,8 @@ async def test_a_python_task_is_its_name_or_an_object(api: Api) -> None:
 
 async def test_null_means_the_default_everywhere(api: Api) -> None:
     names = (
-        "task", "payload", "scheduled_at", "delay", "cron", "every", "at", "schedule", "type", "timezone", "dst",
-        "priority", "timeout_seconds", "timeout_ms", "max_retries", "retry_backoff", "retry_delay_seconds",
+        "task", "payload", "scheduled_at", "delay", "cron", "every", "at", "schedule", "type", "timezone",
+        "dst", "priority", "timeout_seconds", "timeout_ms", "max_retries", "retry_backoff", "retry_delay_seconds",
         "callback_url", "tags", "pool", "dead_letter", "idempotency_key",
     )  # fmt: skip
     plain = await api.job(name="n")

@@ -54,7 +54,8 @@ async def test_nul_and_emoji_travel_in_a_payload(api: Api) -> None:
 
 
 @pytest.mark.parametrize(
-    "kind", ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data", "application/jsonp", ""]
+    "kind",
+    ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data", "application/jsonp", ""],
 )
 async def test_only_json_is_taken(api: Api, kind: str) -> None:
     job = await api.job()
@@ -83,7 +84,9 @@ async def test_an_action_needs_no_body(api: Api) -> None:
     (await api.post(f"/jobs/{job['job_id']}/run", {"payload": 1})).refuses("payload", "unknown_field")
 
 
-@pytest.mark.parametrize("host", ["evil.example", "127.0.0.1.evil.example", "0.0.0.0", "localhost.", "[::2]", ""])
+@pytest.mark.parametrize(
+    "host", ["evil.example", "127.0.0.1.evil.example", "0.0.0.0", "localhost.", "[::2]", ""]
+)
 async def test_a_host_that_is_not_loopback_is_forbidden(api: Api, host: str) -> None:
     for method, path in (("GET", "/jobs"), ("POST", "/jobs"), ("GET", "/healthz"), ("GET", "/openapi.json")):
         answer = await api.ask(method, path, headers={"host": host})

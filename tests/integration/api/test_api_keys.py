@@ -92,9 +92,9 @@ async def test_a_run_under_a_key_happens_once(api: Api) -> None:
         answer.body["execution_id"] for answer in answers
     }
     other = await api.job()
-    assert (await api.post(f"/jobs/{other['job_id']}/run", {"idempotency_key": "now"})).body["job_id"] == other[
+    assert (await api.post(f"/jobs/{other['job_id']}/run", {"idempotency_key": "now"})).body[
         "job_id"
-    ]
+    ] == other["job_id"]
     assert len(await api.stage.rows("live")) == 3
 
 

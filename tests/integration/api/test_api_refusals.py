@@ -189,9 +189,17 @@ async def test_what_the_server_sets_cannot_be_given(api: Api, field: str) -> Non
 
 @pytest.mark.parametrize(
     ("field", "near"),
-    [("crom", "cron"), ("time_zone", "timezone"), ("Cron", "cron"), ("tag", "tags"), ("retries", "max_retries")],
+    [
+        ("crom", "cron"),
+        ("time_zone", "timezone"),
+        ("Cron", "cron"),
+        ("tag", "tags"),
+        ("retries", "max_retries"),
+    ],
 )
-async def test_an_unknown_field_is_refused_with_the_nearest_known_one(api: Api, field: str, near: str) -> None:
+async def test_an_unknown_field_is_refused_with_the_nearest_known_one(
+    api: Api, field: str, near: str
+) -> None:
     answer = await api.post("/jobs", {"name": "n", field: "x"})
     answer.refuses(field, "unknown_field", f"did you mean '{near}'?")
     assert answer.code == "unknown_field"
@@ -214,21 +222,32 @@ async def test_two_schedules_are_one_too_many(api: Api) -> None:
 
 
 async def test_two_spellings_of_one_field_are_one_too_many(api: Api) -> None:
-    (await api.post("/jobs", {"name": "n", "config": 1, "payload": 1})).refuses("payload", "conflicting_fields")
+    (await api.post("/jobs", {"name": "n", "config": 1, "payload": 1})).refuses(
+        "payload", "conflicting_fields"
+    )
     (await api.post("/jobs", {"name": "n", "timeout_ms": 1, "timeout_seconds": 1})).refuses(
         "timeout_seconds", "conflicting_fields"
     )
 
 
 async def test_everything_that_is_wrong_is_said_at_once(api: Api) -> None:
-    body = {"name": "", "cron": "nope", "timezone": "Nowhere", "hooks": 1, "crom": 1, "task": {"kind": "shell"}}
+    body = {
+        "name": "",
+        "cron": "nope",
+        "timezone": "Nowhere",
+        "hooks": 1,
+        "crom": 1,
+        "task": {"kind": "shell"},
+    }
     answer = await api.post("/jobs", body)
     assert answer.status == 422
     assert set(answer.errors) == {"name", "cron", "timezone", "hooks", "crom", "task.command"}
     assert answer.code == "invalid"
 
 
-@pytest.mark.parametrize("field", ["timeout_seconds", "cron", "task", "max_retries", "tags", "idempotency_key"])
+@pytest.mark.parametrize(
+    "field", ["timeout_seconds", "cron", "task", "max_retries", "tags", "idempotency_key"]
+)
 async def test_a_number_beyond_every_range_is_refused(api: Api, field: str) -> None:
     answer = await api.post("/jobs", raw=b'{"name": "n", "%s": 1e999}' % field.encode())
     answer.refuses(field, "out_of_range")
@@ -236,4 +255,6 @@ async def test_a_number_beyond_every_range_is_refused(api: Api, field: str) -> N
 
 async def test_a_huge_whole_number_is_refused_where_a_small_one_is_meant(api: Api) -> None:
     for field in ("max_retries", "delay", "every", "timeout_seconds", "timeout_ms", "retry_delay_seconds"):
-        (await api.post("/jobs", raw=b'{"name": "n", "%s": 1%s}' % (field.encode(), b"0" * 400))).refuses(field)
+        (await api.post("/jobs", raw=b'{"name": "n", "%s": 1%s}' % (field.encode(), b"0" * 400))).refuses(
+            field
+        )
