@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from bench.machine import DISTURBED
 from bench.percentile import median
 
 Result = tuple[str, Mapping[str, Any]]
@@ -19,9 +20,7 @@ TO_REACH = {
     "p99_ms": "≤ 2.0 ms",
     "early": "0",
 }
-# Above this share of the cores, what others do here shows in the figures.
-DISTURBED = 0.1
-_WARNING = "Others used up to {:.0%} of the cores right before a figure: trust the ratios, not the paces."
+_WARNING = "Others used up to {:.0%} of the cores right before or after a figure: disturbed, measure again."
 NAMES = {
     "plain_queue": "plain queue",
     "raw_claim_close": "raw claim + close",

@@ -43,7 +43,7 @@ class Systems:
 
     def start(self, *words: str) -> Up:
         fixed = ("--port", str(self.port), "--import", "witness", *LEASE)
-        self.ups.append(Up(self.data, (*fixed, *words), HERE))
+        self.ups.append(Up(self.data, (*fixed, *words), HERE, {"DETENT_ALLOW_PRIVATE_CALLBACKS": "true"}))
         return self.ups[-1]
 
     @property
@@ -101,6 +101,15 @@ class Systems:
         now = processes()
         return {pid: words for pid, words in family.items() if now.get(pid) == words}
 
+    def complaints(self) -> list[str]:
+        """What the systems said that no fault excuses: errors of their own, with what led to them."""
+        found = []
+        for up in self.ups:
+            for at, line in enumerate(up.err):
+                if " error: " in line or "Traceback" in line:
+                    found.append("\n".join(up.err[at : at + 40]))
+        return found
+
     def stop(self) -> None:
         """An orderly end, after which nothing is left running and the data folder can go."""
         self.family()
@@ -115,6 +124,8 @@ class Systems:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if error is not None:
+            error.add_note("\n".join([*self.complaints(), *self.up.err[-40:]] if self.ups else []))
         for up in self.ups:
             if up.process.poll() is None:
                 self._seen.update(up.family())

@@ -15,12 +15,13 @@ from collections.abc import Callable, Sequence
 from checker import differences
 from customer import Acknowledged, Customers, Orders
 from killing import Systems
+from receiver import Receiver
 from settling import caught_up, fleet_is, nothing_open, pause_recurring
 from story import Story, ask, read_story
 from systems import until
 
 SETTLE_SECONDS = 45.0
-SLOTS = ("--slots", "20")
+WORDS = ("--slots", "20")
 
 Fault = Callable[[Systems, random.Random], None]
 
@@ -28,18 +29,18 @@ Fault = Callable[[Systems, random.Random], None]
 def everything(systems: Systems, chance: random.Random) -> None:
     """All processes at once, with or without the programs that workers started."""
     systems.kill_everything(chance, programs=chance.random() < 0.5)
-    systems.start(*SLOTS).ready()
+    systems.start(*WORDS).ready()
 
 
 def everything_twice(systems: Systems, chance: random.Random) -> None:
     """And once more before it is up again."""
     systems.kill_everything(chance, programs=chance.random() < 0.5)
     killed_while_starting(systems, chance)
-    systems.start(*SLOTS).ready()
+    systems.start(*WORDS).ready()
 
 
 def killed_while_starting(systems: Systems, chance: random.Random) -> None:
-    systems.start(*SLOTS)
+    systems.start(*WORDS)
     time.sleep(chance.uniform(0.2, 2.0))
     systems.kill_everything(chance, programs=True)
 
@@ -68,22 +69,21 @@ PARTS: Sequence[Fault] = (backend, *map(role, ("postgres", "worker", "scheduler"
 def torment(systems: Systems, seed: int, faults: Sequence[Fault]) -> Story:
     chance = random.Random(seed)
     killed_while_starting(systems, chance)
-    systems.start(*SLOTS).ready()
+    systems.start(*WORDS).ready()
     owed = recurring_jobs(systems, seed)
-    customers = Customers(systems.api, seed, systems.witness.path)
-    customers.start()
-    try:
-        for fault in faults:
-            time.sleep(chance.uniform(0.6, 2.2))  # not a wait: when to kill is what the seed decides
-            print(f"{time.strftime('%H:%M:%S')} {fault.__name__}")
-            fault(systems, chance)
-        time.sleep(chance.uniform(0.5, 1.5))
-    finally:
-        owed += customers.stop()
-    story = settle(systems, owed)
+    with Receiver() as receiver:
+        customers = Customers(systems.api, seed, systems.witness.path, receiver.url)
+        with customers:
+            for fault in faults:
+                time.sleep(chance.uniform(0.6, 2.2))  # not a wait: when to kill is what the seed decides
+                print(f"{time.strftime('%H:%M:%S')} {fault.__name__}")
+                fault(systems, chance)
+            time.sleep(chance.uniform(0.5, 1.5))
+        story = settle(systems, owed + customers.acknowledged)
+    story.runs, story.heard = customers.runs, receiver.heard
     tell(story)
-    found = differences(story)
-    assert not found, f"{len(found)} differences:\n" + "\n".join([*found[:40], *systems.up.err[-40:]])
+    found = differences(story) + systems.complaints()
+    assert not found, f"{len(found)} differences:\n" + "\n".join(found[:40])
     runs_on_time(systems, seed)
     systems.stop()
     return story

@@ -9,8 +9,8 @@ from uuid import UUID, uuid4
 import pytest
 from checker import differences
 from customer import Acknowledged
-from story import Row, Story
-from witness import Line
+from story import TABLES, Row, Story
+from witness import Line, said
 
 START = datetime(2027, 3, 1, 12, 0, 0, tzinfo=UTC)
 WORKER = uuid4()
@@ -31,8 +31,7 @@ class Telling:
     """Builds a story in which everything is as it should be."""
 
     def __init__(self) -> None:
-        names = ("jobs", "timers", "fires", "live", "executions", "attempts", "dead_letters", "job_ends")
-        self.tables: dict[str, list[Row]] = {name: [] for name in names}
+        self.tables: dict[str, list[Row]] = {name: [] for name in TABLES}
         self.tables["workers"] = [{"worker_id": WORKER, "status": "live"}]
         self.owed: list[Acknowledged] = []
         self.lines: list[Line] = []
@@ -54,8 +53,10 @@ class Telling:
         failures, losses = outcomes.count("failed"), outcomes.count("worker_lost")
         self.tables["executions"].append(
             {"execution_id": execution, "job_id": one.job_id, "scheduled_for": at, "status": one.ends,
-             "attempt": len(outcomes), "failures": failures, "losses": losses}
+             "attempt": len(outcomes), "failures": failures, "losses": losses, "cause": "schedule"}
         )  # fmt: skip
+        if one.body.get("callback_url"):
+            self.tables["callbacks"].append({"execution_id": execution, "failed_at": None})
         if one.ends == "dead_lettered":
             self.tables["dead_letters"].append({"execution_id": execution})
 
@@ -65,6 +66,9 @@ class Telling:
             {"execution_id": execution, "attempt": number, "token": 100 + number, "outcome": outcome,
              "started_at": began, "finished_at": ended}
         )  # fmt: skip
+        if outcome != "worker_lost":
+            words = f"{said(execution, number)}\n"
+            self.tables["logs"].append({"execution_id": execution, "attempt": number, "text": words})
         events = {"succeeded": ["start", "done"], "failed": ["start", "fail"], "worker_lost": ["start"]}
         for event, at in zip(events[outcome], (began, ended), strict=False):
             self.lines.append(Line(event, execution, number, 100 + number, 1, at.timestamp()))
@@ -98,6 +102,7 @@ def story() -> Story:
     telling = Telling()
     lucky, doomed, ticking, minutely = job(delay=1), job(99, delay=2), job(every=1), job()
     minutely.body["cron"] = "* * * * *"
+    doomed.body["callback_url"] = "http://127.0.0.1:1/ended"
     telling.add(lucky, "done")
     telling.fire(lucky, START + SECOND, ["worker_lost", "failed", "succeeded"])
     telling.add(doomed, "done")
@@ -194,6 +199,32 @@ def _start_twice_under_one_lease(story: Story) -> None:
     story.lines.append(story.lines[0])
 
 
+def _run_by_nobody(story: Story) -> None:
+    story.tables["executions"].append(
+        {**story.tables["executions"][0], "execution_id": uuid4(), "cause": "manual"}
+    )
+
+
+def _break_a_promise(story: Story) -> None:
+    story.runs = [uuid4()]
+
+
+def _lose_output(story: Story) -> None:
+    story.tables["logs"].pop()
+
+
+def _keep_output_twice(story: Story) -> None:
+    story.tables["logs"].append(story.tables["logs"][0])
+
+
+def _lose_a_callback(story: Story) -> None:
+    story.tables["callbacks"].clear()
+
+
+def _call_unasked(story: Story) -> None:
+    story.heard = [story.tables["executions"][0]["execution_id"]]
+
+
 def _start_early(story: Story) -> None:
     line = story.lines[0]
     story.lines[0] = Line(line.event, line.execution_id, line.attempt, line.token, line.pid, line.at - 10)
@@ -222,6 +253,8 @@ LIES: tuple[tuple[str, Callable[[Story], None]], ...] = (
     ("every_fire_has_its_execution", _lose_an_execution),
     ("every_fire_has_its_execution", _invent_an_execution),
     ("every_fire_has_its_execution", _close_twice),
+    ("every_fire_has_its_execution", _run_by_nobody),
+    ("every_fire_has_its_execution", _break_a_promise),
     ("nothing_is_left_open", _leave_one_open),
     ("nothing_is_left_open", _attempt_without_execution),
     ("nothing_is_left_open", _keep_a_dead_worker),
@@ -233,6 +266,10 @@ LIES: tuple[tuple[str, Callable[[Story], None]], ...] = (
     ("witness_and_history_agree", _succeed_unseen),
     ("witness_and_history_agree", _run_unrecorded),
     ("witness_and_history_agree", _start_twice_under_one_lease),
+    ("output_is_kept", _lose_output),
+    ("output_is_kept", _keep_output_twice),
+    ("callbacks_are_made_or_wait", _lose_a_callback),
+    ("callbacks_are_made_or_wait", _call_unasked),
     ("nothing_started_early_or_beside_itself", _start_early),
     ("nothing_started_early_or_beside_itself", _run_beside_itself),
     ("the_api_tells_the_same", _answer_otherwise),

@@ -196,7 +196,7 @@ def test_after_all_these_deaths_every_account_agrees_and_nothing_is_left(scene: 
     until(lambda: nothing_open(systems), 30, "the end of all that was open")
     story = read_story(
         systems.database, systems.api, scene.owed, paused_at, systems.witness.lines(),
-        workers=WORKERS, zombies=scene.zombies,
+        workers=WORKERS, zombies=frozenset(scene.zombies),
     )  # fmt: skip
     assert differences(story) == []
     assert not [line for line in systems.up.err if "Traceback" in line], "\n".join(systems.up.err)

@@ -54,6 +54,7 @@ class Up:
     data: Path
     words: tuple[str, ...] = ()
     cwd: Path | None = None
+    environment: dict[str, str] = field(default_factory=dict)
     out: list[str] = field(default_factory=list)
     err: list[str] = field(default_factory=list)
 
@@ -67,7 +68,7 @@ class Up:
             stderr=subprocess.PIPE,
             text=True,
             cwd=self.cwd,
-            env=clean_environment(),
+            env=clean_environment(**self.environment),
             start_new_session=True,
         )
         self._readers = [

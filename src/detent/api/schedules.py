@@ -17,6 +17,7 @@ from detent.api.state import state_of
 from detent.api.vocabulary import refuse_unknown
 from detent.model.errors import InvalidInput
 from detent.model.job import JobSpec
+from detent.when.instant import parse_instant
 from detent.when.of import rule_of
 from detent.when.rule import fires
 from detent.when.words import in_words
@@ -32,16 +33,16 @@ async def preview(request: AnyRequest) -> Response[bytes]:
     fields = await read_object(request)
     refusals = Refusals()
     refuse_unknown(fields, (*SCHEDULE_FIELDS, *LATER, "from", "count"), refusals)
-    after = _read(fields, "from", refusals, values.instant) or state.clock.now()
+    after = _read(fields, "from", refusals, parse_instant) or state.clock.now()
     count = _read(fields, "count", refusals, lambda name, value: values.whole(name, value, 1, MOST)) or COUNT
     spec = _spec(fields, refusals)
     refusals.raise_any()
     assert spec is not None
-    # An interval counts from where the preview begins, as a job made then would.
     try:
-        rule = rule_of(spec, after)
+        # Delays and intervals count from where the preview begins, as those of a job made then would.
+        rule = rule_of(spec, values.to_millisecond(after))
     except OverflowError:
-        raise InvalidInput.of("delay", "reaches past the year 9999", "out_of_range") from None
+        raise InvalidInput.of("from", "is too close to the end of the year 9999", "out_of_range") from None
     body = {
         "fires": [render.instant(at) for at in islice(fires(rule, after), count)],
         "description": in_words(rule),

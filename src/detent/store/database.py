@@ -29,7 +29,7 @@ from detent.store.session import (
     session,
 )
 from detent.store.sql import Queries
-from detent.store.unavailable import opening_errors, sentence_for, shown
+from detent.store.unavailable import DRIVER_ERRORS, broken, opening_errors, sentence_for, shown
 
 __all__ = ["Connection", "Database", "Dedicated", "Isolation", "Record"]
 
@@ -145,7 +145,7 @@ class Database:
         try:
             async with asyncio.timeout(CLOSE_SECONDS):
                 await self._pool.close()
-        except (TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError, OSError):
+        except (TimeoutError, *DRIVER_ERRORS, OSError):
             self._pool.terminate()
 
 
@@ -178,8 +178,10 @@ class Lease:
         if isinstance(error, asyncpg.ReadOnlySQLTransactionError):
             # We talk to what used to be the primary: connect anew, and the driver looks for the new one.
             await self._pool.expire_connections()
+        if error is not None and broken(error):
+            self._connection.terminate()
         # What was asked is answered by now: a connection lost on its way back is the pool's to replace.
-        with contextlib.suppress(asyncpg.PostgresError, asyncpg.InterfaceError, OSError):
+        with contextlib.suppress(*DRIVER_ERRORS, OSError):
             await self._pool.release(self._connection)
         if error is not None and (sentence := sentence_for(error)):
             raise StoreUnavailable(sentence) from error

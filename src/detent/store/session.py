@@ -17,14 +17,14 @@ import os
 import random
 import socket
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from typing import Any, TypeAlias, TypeVar
 
 import asyncpg
 from asyncpg.pool import PoolConnectionProxy
 
 from detent.model.errors import StoreUnavailable
-from detent.store.unavailable import opening_errors, store_errors
+from detent.store.unavailable import DRIVER_ERRORS, broken, opening_errors, store_errors
 
 Record: TypeAlias = asyncpg.Record
 Connection: TypeAlias = "asyncpg.Connection[asyncpg.Record] | PoolConnectionProxy[asyncpg.Record]"
@@ -90,24 +90,24 @@ class Dedicated:
         self._connection = connection
 
     async def fetch(self, query: str, *args: Any) -> list[Record]:
-        with store_errors():
+        with self._in_use():
             return await self._connection.fetch(query, *args)
 
     async def fetchrow(self, query: str, *args: Any) -> Record | None:
-        with store_errors():
+        with self._in_use():
             return await self._connection.fetchrow(query, *args)
 
     async def fetchval(self, query: str, *args: Any) -> Any:
-        with store_errors():
+        with self._in_use():
             return await self._connection.fetchval(query, *args)
 
     async def execute(self, query: str, *args: Any) -> str:
-        with store_errors():
+        with self._in_use():
             return await self._connection.execute(query, *args)
 
     @contextlib.asynccontextmanager
     async def transaction(self) -> AsyncIterator[Connection]:
-        with store_errors():
+        with self._in_use():
             async with self._connection.transaction():
                 yield self._connection
 
@@ -117,7 +117,7 @@ class Dedicated:
         def on_message(_connection: object, _pid: int, _channel: str, payload: object) -> None:
             heard(str(payload))
 
-        with store_errors():
+        with self._in_use():
             await self._connection.add_listener(channel, on_message)
 
     def on_lost(self, lost: Callable[[], None]) -> None:
@@ -130,8 +130,18 @@ class Dedicated:
     async def close(self) -> None:
         try:
             await self._connection.close(timeout=CLOSE_SECONDS)
-        except (TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError, OSError):
+        except (TimeoutError, *DRIVER_ERRORS, OSError):
             self._connection.terminate()
+
+    @contextlib.contextmanager
+    def _in_use(self) -> Iterator[None]:
+        try:
+            with store_errors():
+                yield
+        except StoreUnavailable as error:
+            if error.__cause__ is not None and broken(error.__cause__):
+                self._connection.terminate()  # is_closed() tells its owner
+            raise
 
 
 def options(url: str, settings: dict[str, str], command_seconds: float | None) -> dict[str, Any]:

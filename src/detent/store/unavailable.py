@@ -18,6 +18,8 @@ import asyncpg
 
 from detent.model.errors import StartupError, StoreUnavailable
 
+DRIVER_ERRORS = (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError)
+
 _SENTENCES: tuple[tuple[tuple[type[BaseException], ...], str], ...] = (
     ((asyncpg.QueryCanceledError,), ""),
     (
@@ -48,7 +50,16 @@ def sentence_for(error: BaseException) -> str:
     # The driver has no class of its own for a connection that it knows to be gone.
     if isinstance(error, asyncpg.InterfaceError) and ("closed" in str(error) or "closing" in str(error)):
         return "the connection to the database was lost"
+    if broken(error):
+        return "the connection to the database was lost"
     return ""
+
+
+def broken(error: BaseException) -> bool:
+    """Whether the driver lost its thread: a server that ended the session by itself had the last word, and
+    the driver takes that for the answer to what was never asked. The connection is of no more use.
+    """
+    return isinstance(error, asyncpg.InternalClientError)
 
 
 def passing(error: BaseException) -> bool:
@@ -61,7 +72,7 @@ def store_errors() -> Iterator[None]:
     """Around every use of a connection."""
     try:
         yield
-    except (asyncpg.PostgresError, asyncpg.InterfaceError, ConnectionError, TimeoutError) as error:
+    except (*DRIVER_ERRORS, ConnectionError, TimeoutError) as error:
         if sentence := sentence_for(error):
             raise StoreUnavailable(sentence) from error
         raise
@@ -80,7 +91,7 @@ def opening_errors(url: str) -> Iterator[None]:
         raise StartupError(f"the database at {shown(url)} refuses us: {error}") from error
     except (asyncpg.ClientConfigurationError, ValueError) as error:
         raise StartupError(f"the address of the database is not valid: {error}") from error
-    except (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError, OSError) as error:
+    except (*DRIVER_ERRORS, OSError) as error:
         sentence = sentence_for(error)
         if isinstance(error, OSError) and not isinstance(error, TimeoutError):
             sentence = f"cannot reach the database at {shown(url)}: {_reason(error)}"

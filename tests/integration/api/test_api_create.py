@@ -146,9 +146,9 @@ async def test_a_python_task_is_its_name_or_an_object(api: Api) -> None:
 
 async def test_null_means_the_default_everywhere(api: Api) -> None:
     names = (
-        "task", "payload", "scheduled_at", "delay", "cron", "every", "at", "schedule", "type", "timezone", "dst",
-        "priority", "timeout_seconds", "timeout_ms", "max_retries", "retry_backoff", "retry_delay_seconds",
-        "callback_url", "tags", "pool", "dead_letter", "idempotency_key",
+        "task", "payload", "scheduled_at", "delay", "cron", "every", "at", "schedule", "type", "timezone",
+        "dst", "priority", "timeout_seconds", "timeout_ms", "max_retries", "retry_backoff",
+        "retry_delay_seconds", "callback_url", "tags", "pool", "dead_letter", "idempotency_key",
     )  # fmt: skip
     plain = await api.job(name="n")
     for name in names:

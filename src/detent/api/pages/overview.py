@@ -74,12 +74,12 @@ def _figures(one: Overview) -> Markup:
         _card("Jobs", _total(one.jobs.values()), _parts(one.jobs, _JOBS, "/jobs")),
         _card("Open executions", _total(one.open.values()), _parts(one.open, _OPEN, "/executions")),
         _card(
-            "Closed in the last hour",
+            "Closed, last hour",
             _total(one.closed_last_hour.values()),
             _parts(one.closed_last_hour, _CLOSED, "/executions"),
         ),
         _card(
-            "Due in the next hour",
+            "Due, next hour",
             words.count(one.due_next_hour, most_due),
             [_part(el("span", "next minute"), words.count(one.due_next_minute, most_due))],
         ),
@@ -88,7 +88,7 @@ def _figures(one: Overview) -> Markup:
             f"{fleet.workers_live:,}",
             [
                 _part(el("span", "slots"), f"{fleet.slots_live:,}"),
-                _part(el("span", "shards held"), f"{fleet.shards_leased}/{SHARDS}"),
+                _part(el("span", "shards"), f"{fleet.shards_leased}/{SHARDS}"),
             ],
         ),
     )

@@ -129,7 +129,7 @@ create table detent.fires (
 --   held -> queued;  queued | retrying -> running (claim);  running -> retrying | queued (released, lost);
 --   any -> closed (the row leaves for executions)
 create table detent.live (
-    execution_id         uuid primary key,
+    execution_id         uuid not null,
     job_id               uuid not null,
     scheduled_for        timestamptz not null,
     not_before           timestamptz not null,
@@ -166,6 +166,9 @@ create unique index one_open_execution_per_exclusive_key on detent.live (exclusi
 create index live_of_a_job on detent.live (job_id, execution_id);
 create index live_to_cancel on detent.live (execution_id) where cancel_requested_at is not null;
 create index live_with_deadline on detent.live (deadline_at) where deadline_at is not null;
+-- Last, because among indexes that look equally cheap the planner takes the youngest, and on an empty table
+-- they all do: a look-up by id must not end up walking live_of_a_job.
+alter table detent.live add primary key (execution_id);
 create sequence detent.ranks;
 
 -- History ----------------------------------------------------------------------------------------------------
