@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from detent.api.schemas import EXECUTION_STATUSES, FLAG, JOB_STATUSES, TEXT, WHOLE, Schema, words
 
 JSON = "application/json"
+EVENTS = "text/event-stream"
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +180,7 @@ OPERATIONS = (
         ((200, ""),),
         query=(("follow", FLAG),),
         problems=(*READ, 422),
-        media=("text/plain", "text/event-stream"),
+        media=("text/plain", EVENTS),
     ),
     Operation(
         "post",
@@ -187,6 +188,8 @@ OPERATIONS = (
         "cancelExecution",
         "Cancel an open execution",
         ((200, "Execution"),),
+        "Action",
+        body_needed=False,
         problems=ACT,
         keyed=True,
     ),
@@ -206,6 +209,14 @@ OPERATIONS = (
         "Figures about the whole",
         ((200, "Overview"),),
         problems=LIST,
+    ),
+    Operation(
+        "get",
+        "/api/v1/openapi.json",
+        "contract",
+        "This document",
+        ((200, "Document"),),
+        problems=(403,),
     ),
     Operation("get", "/healthz", "health", "This process answers", ((200, "Health"),), problems=(403,)),
     Operation(
