@@ -19,6 +19,8 @@ from detent.model.errors import StartupError
 from detent.store.embedded import discard, find_running, temporary_folder
 
 HERE = Path(__file__).parent
+# A PostgreSQL that is killed while it starts, and a worker that hears late that it was given up.
+EXCUSED = ("PostgreSQL does not start", "was given up on")
 ROLES = ("api", "scheduler", "keeper", "worker", "postgres")
 # Short, so that a rescue is soon; the defaults are 10 and 30.
 LEASE = ("--heartbeat", "1", "--lease", "2")
@@ -106,7 +108,7 @@ class Systems:
         found = []
         for up in self.ups:
             for at, line in enumerate(up.err):
-                if " error: " in line or "Traceback" in line:
+                if ("error: " in line or "Traceback" in line) and not any(word in line for word in EXCUSED):
                     found.append("\n".join(up.err[at : at + 40]))
         return found
 

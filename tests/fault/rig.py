@@ -86,6 +86,7 @@ def torment(systems: Systems, seed: int, faults: Sequence[Fault]) -> Story:
     assert not found, f"{len(found)} differences:\n" + "\n".join(found[:40])
     runs_on_time(systems, seed)
     systems.stop()
+    assert not systems.complaints()
     return story
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from detent.cli.wiring import PostgresPort
 from detent.model.errors import StoreUnavailable
+from detent.runtime.service import Service, run_services
 from detent.store.database import Database
 from detent.store.jobs import cancel_job
 from detent.store.sql import Queries
@@ -109,3 +110,26 @@ async def test_an_end_that_cannot_be_written_for_a_lock_is_not_refused(stage: St
         with pytest.raises(StoreUnavailable, match="cannot be recorded yet"):
             await cancelled_while_blocked(stage, stage.record(ended))
     assert await stage.record(ended) == {(claim.execution_id, claim.attempt)}
+
+
+async def test_a_goodbye_that_nobody_hears_does_not_cut_short_the_others() -> None:
+    class Leaving(Service):
+        name = "leaving"
+
+        async def run_once(self) -> float | None:
+            return None
+
+        async def closed(self) -> None:
+            raise StoreUnavailable("the database is shutting down or starting up")
+
+    class Draining(Leaving):
+        drained = False
+
+        async def closed(self) -> None:
+            await asyncio.sleep(0.05)
+            self.drained = True
+
+    stop, draining = asyncio.Event(), Draining()
+    stop.set()
+    await run_services([Leaving(), draining], stop)
+    assert draining.drained

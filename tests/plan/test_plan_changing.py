@@ -74,7 +74,7 @@ async def test_plans_made_for_nearly_empty_tables_hold_when_the_tables_have_grow
         await vacuum(small.url)
     async with small.connection() as connection:
         prepared = await planned(connection)
-        await crowd(small.url, 20_000)
+        await crowd(small.url, 8_000)
         for name in READS:
             given = await arguments(small, name, BATCH)
             check(await prepared[name].reading(*given), name, BATCH)

@@ -13,16 +13,22 @@ from detent.api.refusals import Refusals
 from detent.api.values import text
 from detent.api.vocabulary import refuse_unknown
 from detent.model.errors import InvalidInput
+from detent.model.job import JobSpec
 from detent.store.jobs import RequestKey
 
 NULL = msgspec.Raw(b"null")
+_DEFAULTS = {field.name: field.default for field in msgspec.structs.fields(JobSpec)}
 _encode = msgspec.json.Encoder(order="deterministic").encode
 
 
 def definition_hash(definition: Definition) -> bytes:
     """The same for two bodies that mean the same job: spelling and order of fields do not matter."""
-    payload = msgspec.json.decode(definition.payload)
-    return _hash([definition.spec, payload])
+    spec = definition.spec
+    # Without defaults, whether they were said or not: a later version's new fields change no hash either.
+    said = {
+        name: value for name, value in msgspec.structs.asdict(spec).items() if value != _DEFAULTS.get(name)
+    }
+    return _hash([said, msgspec.json.decode(definition.payload)])
 
 
 def body_hash(body: Any) -> bytes:

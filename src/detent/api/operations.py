@@ -16,6 +16,7 @@ from detent.api.schemas import (
 )
 
 JSON = "application/json"
+EVENTS = "text/event-stream"
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,7 +189,7 @@ OPERATIONS = (
         ((200, ""),),
         query=(("follow", FLAG),),
         problems=(*READ, 422),
-        media=("text/plain", "text/event-stream"),
+        media=("text/plain", EVENTS),
     ),
     Operation(
         "post",
@@ -196,6 +197,8 @@ OPERATIONS = (
         "cancelExecution",
         "Cancel an open execution",
         ((200, "Execution"),),
+        "Action",
+        body_needed=False,
         problems=ACT,
         keyed=True,
     ),
@@ -285,6 +288,14 @@ OPERATIONS = (
         "Figures about the whole",
         ((200, "Overview"),),
         problems=LIST,
+    ),
+    Operation(
+        "get",
+        "/api/v1/openapi.json",
+        "contract",
+        "This document",
+        ((200, "Document"),),
+        problems=(403,),
     ),
     Operation("get", "/healthz", "health", "This process answers", ((200, "Health"),), problems=(403,)),
     Operation(

@@ -107,13 +107,13 @@ SCHEDULE: Schema = {
     "schedule": or_null({**TEXT, "description": "Another spelling of scheduled_at or cron"}),
     "type": or_null(words(*TYPES)),
     "timezone": or_null({**TEXT, "description": "IANA name; default UTC", "example": "Europe/Berlin"}),
-    "dst": or_null(ref("Dst")),
+    "dst": or_null(ref("GivenDst")),
 }
 
 DEFINITION: Schema = {
     "name": or_null(NAME),
     "task": {"anyOf": [NAME, ref("PythonTask"), ref("ShellTask"), {"type": "null"}]},
-    "payload": {"description": "Any JSON, 256 KiB at most"},
+    "payload": {"description": "Any JSON, 256 KiB and 200 levels at most"},
     "config": {"description": "Another spelling of payload"},
     "params": {"description": "Another spelling of payload"},
     **SCHEDULE,
@@ -318,6 +318,7 @@ def list_of(name: str) -> Schema:
 
 COMPONENTS: dict[str, Schema] = {
     "Dst": request({"gap": words(*GAPS), "fold": words(*FOLDS)}),
+    "GivenDst": request({"gap": or_null(words(*GAPS)), "fold": or_null(words(*FOLDS))}),
     "PythonTask": PYTHON_TASK,
     "ShellTask": SHELL_TASK,
     "NewJob": {
@@ -337,7 +338,7 @@ COMPONENTS: dict[str, Schema] = {
         "jobs",
     ),
     "Preview": request(PREVIEW),
-    "Action": request({"idempotency_key": KEY}),
+    "Action": request({"idempotency_key": or_null(KEY)}),
     "Job": JOB,
     "Jobs": list_of("Job"),
     "MadeJobs": answer({"items": {"type": "array", "items": ref("Job")}}),
@@ -347,13 +348,25 @@ COMPONENTS: dict[str, Schema] = {
     "Attempt": ATTEMPT,
     "Execution": EXECUTION,
     "Executions": list_of("Execution"),
+    "LogEvent": answer(
+        {
+            "event": words("log", "end"),
+            "id": {**TEXT, "description": "Where it stands: send it as Last-Event-ID to go on behind it"},
+            "data": {
+                **TEXT,
+                "contentMediaType": "application/json",
+                "description": "log: {attempt, seq, stream, logged_at, text}; end: {status}",
+            },
+        },
+        "id",
+    ),
     "Fire": FIRE,
     "Fires": list_of("Fire"),
     "Instants": answer({"fires": {"type": "array", "items": INSTANT}, "description": TEXT}),
     "Fleet": FLEET,
     "Overview": answer(
         {
-            "jobs": COUNTS,
+            "jobs": {**COUNTS, "description": "`scheduled` counts those with a next instant"},
             "executions": answer({"open": COUNTS, "closed_last_hour": COUNTS, "closed_last_day": COUNTS}),
             "due": answer({"next_minute": WHOLE, "next_hour": WHOLE}),
             "fleet": ref("Fleet"),
@@ -382,6 +395,7 @@ COMPONENTS: dict[str, Schema] = {
     ),
     "Replay": request({"payload": {"description": "Instead of its own"}, "reason": NOTE}),
     "Discard": request({"reason": NOTE}),
+    "Document": {"type": "object", "description": "OpenAPI 3.1"},
     "Health": answer({"status": words("ok")}),
     "Readiness": answer(
         {"status": words("ready"), "scheduler": FLAG, "workers": FLAG, "fleet": ref("Fleet")}
