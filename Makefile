@@ -1,6 +1,6 @@
 # Two commands do everything on a fresh machine: `make up` starts the whole system, `make test` tests it.
 .DEFAULT_GOAL := help
-.PHONY: help setup browser up demo test test-long check bench clean
+.PHONY: help setup tools up demo test test-long check bench clean
 
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
     command -v $$p >/dev/null && $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' && echo $$p && break; done)
@@ -29,11 +29,13 @@ $(DEVELOP): pyproject.toml constraints.txt | $(VENV)/bin/python
 	@$(PIP) -e '.[dev]'
 	@touch $(RUN) $(DEVELOP)
 
-browser:
-	@command -v chromium >/dev/null || ! command -v apt-get >/dev/null || test "$$(id -u)" != 0 || { \
-	    echo "installing chromium, for the tests of the pages" >&2; \
+# What the tests need beyond Python packages, where it may be installed; elsewhere those tests say why they skip.
+tools:
+	@{ command -v chromium && command -v faketime; } >/dev/null || ! command -v apt-get >/dev/null || test "$$(id -u)" != 0 || { \
+	    echo "installing chromium and faketime, for the tests of pages and clocks" >&2; \
 	    export DEBIAN_FRONTEND=noninteractive; \
-	    apt-get update -qq >/dev/null && apt-get install -y -qq --no-install-recommends chromium fonts-dejavu-core >/dev/null; } || true
+	    apt-get update -qq >/dev/null && \
+	    apt-get install -y -qq --no-install-recommends chromium fonts-dejavu-core faketime >/dev/null; } || true
 
 up: setup  ## start the whole system (ARGS="--port 9000 --import my.tasks")
 	@exec $(VENV)/bin/detent up $(ARGS)
@@ -41,10 +43,10 @@ up: setup  ## start the whole system (ARGS="--port 9000 --import my.tasks")
 demo: setup  ## see jobs happen on a temporary system, for half a minute at most
 	@$(VENV)/bin/detent demo $(ARGS)
 
-test: $(DEVELOP) browser  ## run the tests
+test: $(DEVELOP) tools  ## run the tests
 	@$(VENV)/bin/python -m pytest -q -m "not long" $(ARGS)
 
-test-long: $(DEVELOP) browser  ## run the tests and the whole sweeps
+test-long: $(DEVELOP) tools  ## run the tests and the whole sweeps
 	@$(VENV)/bin/python -m pytest -q $(ARGS)
 
 check: $(DEVELOP)  ## lint, types, architecture

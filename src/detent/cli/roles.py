@@ -44,11 +44,12 @@ async def run_scheduler(config: Config, url: str, ready: Ready) -> None:
             standby=config.standby,
             lag_ms=lambda: firer.lag_ms,
         )
-        firer = Firer(database, clock, node, notifier)
+        firer = Firer(database, clock, node, notifier, lambda: watch.wake())
+        watch = ClockWatch(database, clock, firer.clock_jumped)
         listener = Listener(database, {TIMERS: firer.hear}, firer.reload)
         await node.run_once()
         ready(f"scheduler: owns {len(node.epochs)} shards")
-        services = [ClockWatch(database, clock, firer.clock_jumped), notifier, node, listener, firer]
+        services = [watch, notifier, node, listener, firer]
         await _serve(services, node.hand_over)
 
 

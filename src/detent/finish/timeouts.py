@@ -59,7 +59,7 @@ class TimeoutKeeper(Service):
             await self._time_out([row for row in rows if self._overdue(row, now)])
         late = await self._database.fetch(queries.past_deadline, self._slack, BATCH)
         await self._time_out([row for row in late if row["state"] == "running"])
-        await self._close([row for row in late if row["state"] != "running"])
+        await self._close_waiting([row for row in late if row["state"] != "running"])
         return 0 if len(late) == BATCH else None
 
     def _overdue(self, row: Record, now: datetime) -> bool:
@@ -77,7 +77,7 @@ class TimeoutKeeper(Service):
         for execution, attempt in recorded:
             log.warning("%s attempt %d was out of time and is taken from its worker", execution, attempt)
 
-    async def _close(self, rows: Sequence[Record]) -> None:
+    async def _close_waiting(self, rows: Sequence[Record]) -> None:
         if not rows:
             return
         closing = sorted(

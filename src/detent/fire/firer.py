@@ -8,7 +8,8 @@ halved until the row at fault stands alone: that one is parked with the reason, 
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from importlib.metadata import version
 from uuid import UUID
@@ -42,8 +43,17 @@ class Firer(Service):
     name = "firer"
     every = 0.5
 
-    def __init__(self, database: Database, clock: Clock, node: Node, notifier: Notifier) -> None:
+    def __init__(
+        self,
+        database: Database,
+        clock: Clock,
+        node: Node,
+        notifier: Notifier,
+        doubt_clock: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`doubt_clock` is called when the database's clock may have jumped."""
         super().__init__()
+        self._doubt_clock = doubt_clock
         self._database = database
         self._clock = clock
         self._node = node
@@ -56,6 +66,7 @@ class Firer(Service):
         self._loaded_until = clock.now()
         self._scan_at = clock.now()
         self._tzdata = version("tzdata")
+        self._hold_until = 0.0
         self.fired = 0
         self.lag_ms = 0.0  # how late the last batch was
 
@@ -87,6 +98,8 @@ class Firer(Service):
             return 0.05
         if not self._clock.steady:
             return IN_DOUBT
+        if (held := self._hold_until - time.monotonic()) > 0:
+            return held
         await self._refresh()
         now = self._clock.now()
         while due := self._wheel.pop_due(now, BATCH):
@@ -161,7 +174,9 @@ class Firer(Service):
                 self._database,
                 self._clock.now(),
                 [firing.execution_id for firing in firings],
-                lambda: timers.fire(self._database, firings, self._node.node_id, self._tzdata),
+                lambda: timers.fire(
+                    self._database, firings, self._node.node_id, self._tzdata, self._clock.now()
+                ),
             )
         except StoreUnavailable:
             raise
@@ -179,6 +194,10 @@ class Firer(Service):
             await self._apply(batch[half:])
             return
         self.fired += len(moved)
+        if not moved:
+            # All of it changed under us, or the database's clock did: ask it before trying again.
+            self._hold_until = time.monotonic() + IN_DOUBT
+            self._doubt_clock()
         self.lag_ms = max((self._clock.now() - firing.fire_at).total_seconds() * 1000 for firing in firings)
         self._notifier.queue({firing.pool for firing in firings if firing.job_id in moved})
         for timer, firing in batch:

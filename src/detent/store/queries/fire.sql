@@ -40,6 +40,7 @@ cross join lateral (
 -- Fires due timers: advances each, writes its ledger rows and queues its execution, all or nothing a batch.
 -- Before it: nothing happened. After it: the version has moved, a repeat changes no row. Beside it: the
 -- compare-and-set on (version, due_at) lets one through. Rows come sorted by job_id, so they lock in order.
+-- The clock that the caller decided by must be this one: after a jump nothing is fired until both agree again.
 with advanced as (
     update detent.timers t
     set due_at = f.next_at,
@@ -54,6 +55,7 @@ with advanced as (
                day, revision, pool, class, ends_job, skipped_through, skipped, epoch, deadline)
     where t.job_id = any(array[f.job_id]) and t.version = f.version and t.due_at = f.due_at
       and t.status || '' = 'scheduled' and f.fire_at <= clock_timestamp()
+      and (select abs(extract(epoch from clock_timestamp() - $18::timestamptz)) < 5)
     returning t.tenant, t.generation, f.*, clock_timestamp() as decided_at
 ), ledger as (
     insert into detent.fires (tenant, job_id, generation, nominal_at, day, decision, decided_at, execution_id,
