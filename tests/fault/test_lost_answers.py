@@ -29,7 +29,7 @@ def port(stage: Stage, database: Database | None = None) -> PostgresPort:
 
 async def lose_a_claim(stage: Stage) -> tuple[PostgresPort, Any, Any]:
     """A worker that claimed an execution and was never told."""
-    job_id = await stage.once()
+    job_id = await stage.once(callback_url="https://example.org/ended")
     await stage.fire()
     worker_id = await stage.worker()
     theirs = port(stage, unreliable(stage.hot, queries.claim))
@@ -52,6 +52,7 @@ async def test_a_claim_whose_answer_was_lost_can_be_cancelled(stage: Stage) -> N
     assert await theirs.claim(worker_id, ("default",), 10) == []
     assert await stage.rows("live") == []
     assert (await stage.row("executions", job_id))["status"] == "cancelled"
+    assert len(await stage.rows("callbacks")) == 1
 
 
 async def test_what_was_asked_to_cancel_and_is_handed_back_is_over(stage: Stage) -> None:

@@ -54,7 +54,7 @@ class PostgresPort:
     async def _hand_back_unknown(self, worker_id: UUID) -> None:
         rows = await self._database.fetch(queries.rows_of_worker, worker_id)
         unknown = [
-            (r["execution_id"], r["attempt"], r["token"], None)
+            (r["execution_id"], r["attempt"], r["token"], r["callback_url"])
             for r in rows
             if (r["execution_id"], r["attempt"]) not in self._held
         ]

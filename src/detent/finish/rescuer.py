@@ -87,7 +87,7 @@ class Rescuer(Service):
         ended = [
             Closing(
                 r["execution_id"], r["attempt"], r["token"], "cancelled", "worker_lost", r["claimed_at"], now,
-                None, LOST, None, 0, "cancelled on request",
+                None, LOST, r["callback_url"], 0, "cancelled on request",
             )
             for r in rows if r["cancelled"]
         ]  # fmt: skip
