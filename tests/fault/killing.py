@@ -87,8 +87,7 @@ class Systems:
         doomed = [pid for pid, words in family.items() if programs or _is_role(words)]
         chance.shuffle(doomed)
         for pid in doomed:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+            strike(pid)
         self.up.end(signal.SIGKILL)
         return family
 
@@ -133,8 +132,7 @@ class Systems:
                 self._seen.update(up.family())
                 up.end(signal.SIGTERM, 60)
         for pid in self.leftovers():
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+            strike(pid)
         until(lambda: not self.leftovers(), 10, "the end of every process")
         until(self._discarded, 10, "the end of the data folder")
 
@@ -144,6 +142,12 @@ class Systems:
         except StartupError:
             return False
         return not self.data.exists()
+
+
+def strike(pid: int) -> None:
+    """kill -9 of a process that may have ended by itself meanwhile."""
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)
 
 
 def _is_role(words: str) -> bool:

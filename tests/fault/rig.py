@@ -6,15 +6,13 @@ again. What a run does follows from its seed alone; what comes of it depends on 
 
 from __future__ import annotations
 
-import os
 import random
-import signal
 import time
 from collections.abc import Callable, Sequence
 
 from checker import differences
 from customer import Acknowledged, Customers, Orders
-from killing import Systems
+from killing import Systems, strike
 from receiver import Receiver
 from settling import caught_up, fleet_is, nothing_open, pause_recurring
 from story import Story, ask, read_story
@@ -50,7 +48,7 @@ def role(name: str) -> Fault:
 
     def kill_it(systems: Systems, chance: random.Random) -> None:
         for pid in systems.roles().get(name, ()):
-            os.kill(pid, signal.SIGKILL)
+            strike(pid)
 
     kill_it.__name__ = name
     return kill_it
@@ -60,7 +58,7 @@ def backend(systems: Systems, chance: random.Random) -> None:
     """kill -9 of one session of PostgreSQL, which then ends all of them."""
     sessions = sorted(pid for pid, words in systems.family().items() if words.startswith("postgres: detent"))
     if sessions:
-        os.kill(chance.choice(sessions), signal.SIGKILL)
+        strike(chance.choice(sessions))
 
 
 PARTS: Sequence[Fault] = (backend, *map(role, ("postgres", "worker", "scheduler", "api", "keeper")))
