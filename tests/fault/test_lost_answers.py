@@ -9,6 +9,7 @@ import pytest
 
 from detent.cli.wiring import PostgresPort
 from detent.model.errors import StoreUnavailable
+from detent.model.work import LogChunk
 from detent.runtime.service import Service, run_services
 from detent.store.database import Database
 from detent.store.jobs import cancel_job
@@ -72,6 +73,14 @@ async def test_a_worker_that_leaves_with_work_in_its_hands_is_still_looked_for(s
     await stage.record(stage.ended(claim, "succeeded"))
     await port(stage).stop(worker_id)
     assert await stage.db.fetchval(status, worker_id) == "stopped"
+
+
+async def test_output_of_a_day_without_a_partition_is_kept(stage: Stage) -> None:
+    _, claim = await stage.running()
+    await stage.drop_partitions_of(stage.now())
+    chunk = LogChunk(claim.execution_id, claim.attempt, claim.token, 1, "stdout", stage.now(), "kept")
+    assert await port(stage).log([chunk]) == set()
+    assert await stage.db.fetchval("select text from detent.logs") == "kept"
 
 
 @pytest.mark.parametrize("code", ["40P01", "40001", "55P03"])
