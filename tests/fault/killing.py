@@ -7,6 +7,7 @@ import os
 import random
 import signal
 import socket
+from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -111,6 +112,15 @@ class Systems:
                     found.append("\n".join(up.err[at : at + 40]))
         return found
 
+    @contextlib.contextmanager
+    def explained(self) -> Iterator[None]:
+        """Whatever fails in here comes with what the systems had to say."""
+        try:
+            yield
+        except BaseException as error:
+            error.add_note("\n".join([*self.complaints()[:5], "The last words:", *self.up.err[-40:]]))
+            raise
+
     def stop(self) -> None:
         """An orderly end, after which nothing is left running and the data folder can go."""
         self.family()
@@ -125,8 +135,6 @@ class Systems:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if error is not None:
-            error.add_note("\n".join([*self.complaints(), *self.up.err[-40:]] if self.ups else []))
         for up in self.ups:
             if up.process.poll() is None:
                 self._seen.update(up.family())

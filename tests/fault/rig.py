@@ -65,26 +65,32 @@ PARTS: Sequence[Fault] = (backend, *map(role, ("postgres", "worker", "scheduler"
 
 
 def torment(systems: Systems, seed: int, faults: Sequence[Fault]) -> Story:
+    """All of it; answers the story of the run, in which everything agrees."""
+    with Receiver() as receiver, systems.explained():
+        story = suffer(systems, seed, faults, receiver)
+        tell(story)
+        found = differences(story)
+        assert not found, f"{len(found)} differences:\n" + "\n".join(found[:40])
+        runs_on_time(systems, seed)
+        systems.stop()
+        assert not systems.complaints()
+    return story
+
+
+def suffer(systems: Systems, seed: int, faults: Sequence[Fault], receiver: Receiver) -> Story:
+    """From the first start until everything is quiet again."""
     chance = random.Random(seed)
     killed_while_starting(systems, chance)
     systems.start(*WORDS).ready()
     owed = recurring_jobs(systems, seed)
-    with Receiver() as receiver:
-        customers = Customers(systems.api, seed, systems.witness.path, receiver.url)
-        with customers:
-            for fault in faults:
-                time.sleep(chance.uniform(0.6, 2.2))  # not a wait: when to kill is what the seed decides
-                print(f"{time.strftime('%H:%M:%S')} {fault.__name__}")
-                fault(systems, chance)
-            time.sleep(chance.uniform(0.5, 1.5))
-        story = settle(systems, owed + customers.acknowledged)
+    with Customers(systems.api, seed, systems.witness.path, receiver.url) as customers:
+        for fault in faults:
+            time.sleep(chance.uniform(0.6, 2.2))  # not a wait: when to kill is what the seed decides
+            print(f"{time.strftime('%H:%M:%S')} {fault.__name__}")
+            fault(systems, chance)
+        time.sleep(chance.uniform(0.5, 1.5))
+    story = settle(systems, owed + customers.acknowledged)
     story.runs, story.heard = customers.runs, receiver.heard
-    tell(story)
-    found = differences(story) + systems.complaints()
-    assert not found, f"{len(found)} differences:\n" + "\n".join(found[:40])
-    runs_on_time(systems, seed)
-    systems.stop()
-    assert not systems.complaints()
     return story
 
 

@@ -23,6 +23,7 @@ async def proxy(database_url: str) -> AsyncIterator[Proxy]:
 async def through(proxy: Proxy) -> AsyncIterator[Database]:
     database = await Database.open(proxy.url, size=2, application_name="detent test")
     yield database
+    proxy.cut()  # a goodbye would wait for an answer
     await database.close()
 
 
