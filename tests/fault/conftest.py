@@ -23,10 +23,14 @@ DEFAULT_SEED = 20_260
 
 @pytest.fixture(scope="session")
 def dice() -> int:
-    """What decides when and what is killed: DETENT_SEED, printed so that a failure can be had again."""
-    chosen = int(os.environ.get("DETENT_SEED", DEFAULT_SEED))
-    print(f"DETENT_SEED={chosen}")
-    return chosen
+    """What decides when and what is killed: DETENT_SEED."""
+    return int(os.environ.get("DETENT_SEED", DEFAULT_SEED))
+
+
+@pytest.fixture(autouse=True)
+def printed(dice: int) -> None:
+    """With every failure, so that it can be had again."""
+    print(f"DETENT_SEED={dice}")
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ import os
 import random
 import signal
 import socket
+from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -87,8 +88,7 @@ class Systems:
         doomed = [pid for pid, words in family.items() if programs or _is_role(words)]
         chance.shuffle(doomed)
         for pid in doomed:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+            strike(pid)
         self.up.end(signal.SIGKILL)
         return family
 
@@ -112,6 +112,15 @@ class Systems:
                     found.append("\n".join(up.err[at : at + 40]))
         return found
 
+    @contextlib.contextmanager
+    def explained(self) -> Iterator[None]:
+        """Whatever fails in here comes with what the systems had to say."""
+        try:
+            yield
+        except BaseException as error:
+            error.add_note("\n".join([*self.complaints()[:5], "The last words:", *self.up.err[-40:]]))
+            raise
+
     def stop(self) -> None:
         """An orderly end, after which nothing is left running and the data folder can go."""
         self.family()
@@ -126,15 +135,12 @@ class Systems:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if error is not None:
-            error.add_note("\n".join([*self.complaints(), *self.up.err[-40:]] if self.ups else []))
         for up in self.ups:
             if up.process.poll() is None:
                 self._seen.update(up.family())
                 up.end(signal.SIGTERM, 60)
         for pid in self.leftovers():
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+            strike(pid)
         until(lambda: not self.leftovers(), 10, "the end of every process")
         until(self._discarded, 10, "the end of the data folder")
 
@@ -144,6 +150,12 @@ class Systems:
         except StartupError:
             return False
         return not self.data.exists()
+
+
+def strike(pid: int) -> None:
+    """kill -9 of a process that may have ended by itself meanwhile."""
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)
 
 
 def _is_role(words: str) -> bool:

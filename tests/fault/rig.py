@@ -6,15 +6,13 @@ again. What a run does follows from its seed alone; what comes of it depends on 
 
 from __future__ import annotations
 
-import os
 import random
-import signal
 import time
 from collections.abc import Callable, Sequence
 
 from checker import differences
 from customer import Acknowledged, Customers, Orders
-from killing import Systems
+from killing import Systems, strike
 from receiver import Receiver
 from settling import caught_up, fleet_is, nothing_open, pause_recurring
 from story import Story, ask, read_story
@@ -50,7 +48,7 @@ def role(name: str) -> Fault:
 
     def kill_it(systems: Systems, chance: random.Random) -> None:
         for pid in systems.roles().get(name, ()):
-            os.kill(pid, signal.SIGKILL)
+            strike(pid)
 
     kill_it.__name__ = name
     return kill_it
@@ -60,33 +58,39 @@ def backend(systems: Systems, chance: random.Random) -> None:
     """kill -9 of one session of PostgreSQL, which then ends all of them."""
     sessions = sorted(pid for pid, words in systems.family().items() if words.startswith("postgres: detent"))
     if sessions:
-        os.kill(chance.choice(sessions), signal.SIGKILL)
+        strike(chance.choice(sessions))
 
 
 PARTS: Sequence[Fault] = (backend, *map(role, ("postgres", "worker", "scheduler", "api", "keeper")))
 
 
 def torment(systems: Systems, seed: int, faults: Sequence[Fault]) -> Story:
+    """All of it; answers the story of the run, in which everything agrees."""
+    with Receiver() as receiver, systems.explained():
+        story = suffer(systems, seed, faults, receiver)
+        tell(story)
+        found = differences(story)
+        assert not found, f"{len(found)} differences:\n" + "\n".join(found[:40])
+        runs_on_time(systems, seed)
+        systems.stop()
+        assert not systems.complaints()
+    return story
+
+
+def suffer(systems: Systems, seed: int, faults: Sequence[Fault], receiver: Receiver) -> Story:
+    """From the first start until everything is quiet again."""
     chance = random.Random(seed)
     killed_while_starting(systems, chance)
     systems.start(*WORDS).ready()
     owed = recurring_jobs(systems, seed)
-    with Receiver() as receiver:
-        customers = Customers(systems.api, seed, systems.witness.path, receiver.url)
-        with customers:
-            for fault in faults:
-                time.sleep(chance.uniform(0.6, 2.2))  # not a wait: when to kill is what the seed decides
-                print(f"{time.strftime('%H:%M:%S')} {fault.__name__}")
-                fault(systems, chance)
-            time.sleep(chance.uniform(0.5, 1.5))
-        story = settle(systems, owed + customers.acknowledged)
+    with Customers(systems.api, seed, systems.witness.path, receiver.url) as customers:
+        for fault in faults:
+            time.sleep(chance.uniform(0.6, 2.2))  # not a wait: when to kill is what the seed decides
+            print(f"{time.strftime('%H:%M:%S')} {fault.__name__}")
+            fault(systems, chance)
+        time.sleep(chance.uniform(0.5, 1.5))
+    story = settle(systems, owed + customers.acknowledged)
     story.runs, story.heard = customers.runs, receiver.heard
-    tell(story)
-    found = differences(story) + systems.complaints()
-    assert not found, f"{len(found)} differences:\n" + "\n".join(found[:40])
-    runs_on_time(systems, seed)
-    systems.stop()
-    assert not systems.complaints()
     return story
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from detent.cli.wiring import PostgresPort
 from detent.model.errors import StoreUnavailable
+from detent.model.work import LogChunk
 from detent.runtime.service import Service, run_services
 from detent.store.database import Database
 from detent.store.jobs import cancel_job
@@ -29,7 +30,7 @@ def port(stage: Stage, database: Database | None = None) -> PostgresPort:
 
 async def lose_a_claim(stage: Stage) -> tuple[PostgresPort, Any, Any]:
     """A worker that claimed an execution and was never told."""
-    job_id = await stage.once()
+    job_id = await stage.once(callback_url="https://example.org/ended")
     await stage.fire()
     worker_id = await stage.worker()
     theirs = port(stage, unreliable(stage.hot, queries.claim))
@@ -52,6 +53,7 @@ async def test_a_claim_whose_answer_was_lost_can_be_cancelled(stage: Stage) -> N
     assert await theirs.claim(worker_id, ("default",), 10) == []
     assert await stage.rows("live") == []
     assert (await stage.row("executions", job_id))["status"] == "cancelled"
+    assert len(await stage.rows("callbacks")) == 1
 
 
 async def test_what_was_asked_to_cancel_and_is_handed_back_is_over(stage: Stage) -> None:
@@ -71,6 +73,14 @@ async def test_a_worker_that_leaves_with_work_in_its_hands_is_still_looked_for(s
     await stage.record(stage.ended(claim, "succeeded"))
     await port(stage).stop(worker_id)
     assert await stage.db.fetchval(status, worker_id) == "stopped"
+
+
+async def test_output_of_a_day_without_a_partition_is_kept(stage: Stage) -> None:
+    _, claim = await stage.running()
+    await stage.drop_partitions_of(stage.now())
+    chunk = LogChunk(claim.execution_id, claim.attempt, claim.token, 1, "stdout", stage.now(), "kept")
+    assert await port(stage).log([chunk]) == set()
+    assert await stage.db.fetchval("select text from detent.logs") == "kept"
 
 
 @pytest.mark.parametrize("code", ["40P01", "40001", "55P03"])

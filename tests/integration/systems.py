@@ -96,7 +96,7 @@ class Up:
         return line.split()[1].rstrip("/")
 
     def family(self) -> dict[int, str]:
-        """Every process of this system but `up` itself, by pid: those whose ancestor it is, and PostgreSQL."""
+        """Every process of this system but `up` itself, by pid: those whose ancestor it is."""
         return {pid: words for pid, words in processes().items() if self.process.pid in ancestors(pid)}
 
     def child(self, role: str) -> int:

@@ -1,27 +1,25 @@
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 
 import pytest
 from crowd import crowd, leave_statistics_alone, vacuum
 
 from detent.store.database import Database
 from detent.store.embedded import Embedded
-from stage import a_database, apart, stage, stage_url
-
-__all__ = ["stage", "stage_url"]
+from stage import a_database, apart
 
 CROWD = 100_000
 
 
 @pytest.fixture(scope="session")
-def crowded_url(server: Embedded, template: str) -> Iterator[str]:
+def crowded_url(server: Embedded, template: str) -> str:
     """A hundred thousand waiting timers, queued executions and closed ones, with fresh statistics."""
-    for url in a_database(server, template):
-        apart(leave_statistics_alone(url))
-        apart(crowd(url, CROWD))
-        apart(vacuum(url))
-        yield url
+    url = a_database(server, template)
+    apart(leave_statistics_alone(url))
+    apart(crowd(url, CROWD))
+    apart(vacuum(url))
+    return url
 
 
 @pytest.fixture

@@ -24,13 +24,13 @@ select case when n = 1 then '{WORKER}'::uuid else gen_random_uuid() end, 1, 'wor
 from generate_series(1, 20) n
 """
 
-# The first half of the jobs waits for an instant, one a second, a thousand of them overdue; the second half
-# has fired: each of those has one execution in the queue and one in the history.
+# Every job waits for an instant, one a second, a thousand of them overdue, and has one execution in the queue
+# and one in the history. That half of them have ended too fits no real job: no statement here asks for both.
 JOBS = f"""
 insert into detent.jobs (tenant, job_id, name, pool, revision)
 select 1, public.id_of({NOW_MS} - 40000000 + n * 100, '7', n), 'job ' || n % 1000,
        case when n % 100 = 0 then 'reports' else 'default' end, 1
-from generate_series(1, $1::bigint * 2) n
+from generate_series(1, $1::bigint) n
 """
 REVISIONS = f"""
 insert into detent.job_revisions (tenant, job_id, revision, spec, payload, armed_at)
@@ -42,16 +42,15 @@ select 1, 'tag ' || substr(name, 5)::integer % 100, job_id from detent.jobs
 """
 TIMERS = """
 insert into detent.timers (job_id, due_at, tenant, shard, status)
-select job_id, case when n <= $1::bigint then now() + (n - 1000) * interval '1 second' end, 1,
-       get_byte(uuid_send(job_id), 15),
-       case when n > $1::bigint then 'done' when n % 1000 = 0 then 'paused' else 'scheduled' end
+select job_id, now() + (n - 1000) * interval '1 second', 1, get_byte(uuid_send(job_id), 15),
+       case when n % 1000 = 0 then 'paused' else 'scheduled' end
 from (select job_id, row_number() over (order by job_id) as n from detent.jobs) j
 """
 ENDS = """
 insert into detent.job_ends (tenant, job_id, status)
 select 1, job_id, case when n % 100 = 0 then 'failed' when n % 100 = 1 then 'cancelled' else 'completed' end
 from (select job_id, row_number() over (order by job_id) as n from detent.jobs) j
-where n > $1::bigint and n % 2 = 0
+where n % 2 = 0
 """
 LIVE = f"""
 insert into detent.live (execution_id, job_id, scheduled_for, not_before, queued_at, rank, tenant, revision,
@@ -64,7 +63,6 @@ select public.id_of({NOW_MS} - 1000 + n / 1000, '8', n), job_id, now(), now(), n
        case when n % 50 = 0 then n end,
        case when n % 50 = 0 then '{WORKER}'::uuid end
 from (select job_id, row_number() over (order by job_id) as n from detent.jobs) j
-where n > $1::bigint
 """
 EXECUTIONS = f"""
 insert into detent.executions (execution_id, job_id, scheduled_for, queued_at, started_at, finished_at, token,
@@ -74,20 +72,12 @@ select public.id_of({NOW_MS} - 400000000 + n * 1000, '8', n), job_id, now(), now
        gen_random_uuid(), 1, 1, 1, 0, 0, 2,
        case when n % 50 = 0 then 'dead_lettered' else 'succeeded' end, 'schedule', 'default'
 from (select job_id, row_number() over (order by job_id) as n from detent.jobs) j
-where n > $1::bigint
 """
 ATTEMPTS = """
 insert into detent.attempts (execution_id, attempt, day, tenant, token, worker_id, started_at, finished_at,
                              outcome)
 select execution_id, 1, (now() at time zone 'UTC')::date, 1, token, worker_id, now(), now(), 'succeeded'
 from detent.executions
-"""
-FIRES = """
-insert into detent.fires (tenant, job_id, generation, nominal_at, day, decision, decided_at, execution_id,
-                          revision)
-select 1, job_id, 1, at, (at at time zone 'UTC')::date, 'fired', at, execution_id, 1
-from (select job_id, execution_id, now() - row_number() over () * interval '5 seconds' as at
-      from detent.executions) x
 """
 # One job has ten thousand instants behind it.
 LONG_LEDGER = """
@@ -98,13 +88,13 @@ select 1, (select job_id from detent.jobs order by job_id limit 1), 1, at, (at a
 from (select now() - n * interval '1 minute' as at from generate_series(1, 10000) n) x
 """
 STATEMENTS = (
-    WORKERS, JOBS, REVISIONS, TAGS, TIMERS, ENDS, LIVE, EXECUTIONS, ATTEMPTS, FIRES, LONG_LEDGER,
+    WORKERS, JOBS, REVISIONS, TAGS, TIMERS, ENDS, LIVE, EXECUTIONS, ATTEMPTS, LONG_LEDGER,
 )  # fmt: skip
 HOT = ("timers", "live", "jobs", "job_revisions", "job_ends", "workers")
 
 
-async def crowd(url: str, half: int) -> None:
-    """Add `half` waiting jobs and as many that have fired."""
+async def crowd(url: str, jobs: int) -> None:
+    """Add so many jobs, with all that belongs to them."""
     connection = await asyncpg.connect(url)
     try:
         # Only once: a change of the catalogue would make other sessions throw their plans away.
@@ -114,7 +104,7 @@ async def crowd(url: str, half: int) -> None:
             # The rows fit by construction: checking every reference of each takes longer than the rest.
             await connection.execute("set local session_replication_role = replica")
             for statement in STATEMENTS:
-                given = (half,) if "$1" in statement else ()
+                given = (jobs,) if "$1" in statement else ()
                 await connection.execute(f"{statement} on conflict do nothing", *given)
     finally:
         await connection.close()

@@ -6,7 +6,7 @@ right when the table has grown, and rows that are dead but may not be removed mu
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 
 import pytest
@@ -41,11 +41,11 @@ NOTHING: dict[str, list[object]] = {
 
 
 @pytest.fixture
-def small_url(server: Embedded, template: str) -> Iterator[str]:
+def small_url(server: Embedded, template: str) -> str:
     """A database of which the server is asked to keep no statistics by itself."""
-    for url in a_database(server, template):
-        apart(leave_statistics_alone(url))
-        yield url
+    url = a_database(server, template)
+    apart(leave_statistics_alone(url))
+    return url
 
 
 @pytest.fixture

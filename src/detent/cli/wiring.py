@@ -19,6 +19,7 @@ from detent.runtime.clock import Clock
 from detent.runtime.notify import Notifier
 from detent.store import work
 from detent.store.database import Database, Dedicated
+from detent.store.partitions import with_partitions
 from detent.store.sql import Queries
 from detent.store.work import Closing, Pair, Returning
 
@@ -54,7 +55,7 @@ class PostgresPort:
     async def _hand_back_unknown(self, worker_id: UUID) -> None:
         rows = await self._database.fetch(queries.rows_of_worker, worker_id)
         unknown = [
-            (r["execution_id"], r["attempt"], r["token"], None)
+            (r["execution_id"], r["attempt"], r["token"], r["callback_url"])
             for r in rows
             if (r["execution_id"], r["attempt"]) not in self._held
         ]
@@ -89,7 +90,9 @@ class PostgresPort:
             await work.close(self._database, cancelled)
 
     async def log(self, chunks: Sequence[LogChunk]) -> set[Pair]:
-        leased = await work.append_logs(self._database, chunks)
+        leased = await with_partitions(
+            self._database, self._clock.now(), lambda: work.append_logs(self._database, chunks)
+        )
         return {(c.execution_id, c.attempt) for c in chunks} - leased
 
     async def stop(self, worker_id: UUID) -> None:

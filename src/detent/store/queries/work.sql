@@ -270,9 +270,8 @@ update detent.workers w set status = 'lost', ended_at = clock_timestamp(), in_fl
 -- name: rows_of_worker
 -- Locks the live rows that a lost worker held, in order.
 select l.execution_id, l.attempt, l.token, l.cancel_requested_at is not null as cancelled, l.claimed_at, l.pool,
-       case when l.cancel_requested_at is not null then
-           (select r.spec ->> 'callback_url' from detent.job_revisions r
-            where r.job_id = l.job_id and r.revision = l.revision) end as callback_url
+       (select r.spec ->> 'callback_url' from detent.job_revisions r
+        where r.job_id = l.job_id and r.revision = l.revision) as callback_url
 from detent.live l
 where l.worker_id = $1::uuid and l.state = 'running'
 order by l.execution_id
