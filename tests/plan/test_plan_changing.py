@@ -28,7 +28,7 @@ STATEMENTS = [*READS, "due_timers"]
 
 # Arguments with which each of them is about no row at all.
 NOTHING: dict[str, list[object]] = {
-    "fire_batch": [*([[]] * 14), WORKER, "test"],
+    "fire_batch": [*([[]] * 15), WORKER, "test", "2026-01-01T00:00:00Z"],
     "claim": [WORKER, "nothing here", 1],
     "close_batch": [[]] * 12,
     "return_batch": [[]] * 11,

@@ -8,7 +8,6 @@ halved until the row at fault stands alone: that one is parked with the reason, 
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from importlib.metadata import version
@@ -66,7 +65,6 @@ class Firer(Service):
         self._loaded_until = clock.now()
         self._scan_at = clock.now()
         self._tzdata = version("tzdata")
-        self._hold_until = 0.0
         self.fired = 0
         self.lag_ms = 0.0  # how late the last batch was
 
@@ -98,8 +96,6 @@ class Firer(Service):
             return 0.05
         if not self._clock.steady:
             return IN_DOUBT
-        if (held := self._hold_until - time.monotonic()) > 0:
-            return held
         await self._refresh()
         now = self._clock.now()
         while due := self._wheel.pop_due(now, BATCH):
@@ -196,8 +192,9 @@ class Firer(Service):
         self.fired += len(moved)
         if not moved:
             # All of it changed under us, or the database's clock did: ask it before trying again.
-            self._hold_until = time.monotonic() + IN_DOUBT
-            self._doubt_clock()
+            await self._clock.sample(lambda: timers.clock_us(self._database))
+            if not self._clock.steady:
+                self._doubt_clock()
         self.lag_ms = max((self._clock.now() - firing.fire_at).total_seconds() * 1000 for firing in firings)
         self._notifier.queue({firing.pool for firing in firings if firing.job_id in moved})
         for timer, firing in batch:

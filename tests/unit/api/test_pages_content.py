@@ -26,7 +26,7 @@ def fleet(**given: Any) -> Fleet:
 
 
 def seen(**given: Any) -> overview.Seen:
-    figures = Overview({}, {}, {}, {}, 0, 0, fleet())
+    figures = Overview({}, {}, {}, {}, 0, 0, 0, 0, [], fleet())
     empty = {"figures": figures, "upcoming": [], "executions": [], "names": {}, "jobs": []}
     return overview.Seen(now=NOW, address="http://127.0.0.1:9000", **{**empty, **given})
 
@@ -98,7 +98,7 @@ def test_the_usual_address_needs_no_naming() -> None:
 
 
 def test_a_count_that_stopped_says_so() -> None:
-    figures = Overview({"scheduled": CAP, "paused": 3}, {}, {}, {}, 25_600, 25_600, fleet())
+    figures = Overview({"scheduled": CAP, "paused": 3}, {}, {}, {}, 25_600, 25_600, 0, 0, [], fleet())
     html = overview.content(seen(figures=figures, jobs=[a_job()]))
     assert ">10,003+<" in html
     assert ">10,000+<" in html
