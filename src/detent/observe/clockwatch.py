@@ -28,42 +28,46 @@ class ClockWatch(Service):
         self._database = database
         self._clock = clock
         self._jumped = jumped
-        self._skewed = False
-        self._doubting = False
+        # What was told last; None: nothing yet, and an earlier process may have left an alert behind.
+        self._skewed: bool | None = None
+        self._doubting: bool | None = None
         self._jumps = 0
 
     async def run_once(self) -> float | None:
         clock = self._clock
         await clock.sample(lambda: timers.clock_us(self._database))
-        if not clock.steady and not self._doubting:
-            self._doubting = True
+        if clock.jumps > self._jumps:
+            self._jumps = clock.jumps
+            log.warning("the database's clock is confirmed; firing and rescuing go on")
+            self._jumped()
+        await self._tell_doubt()
+        await self._tell_skew()
+        return None if clock.steady else IN_DOUBT
+
+    async def _tell_doubt(self) -> None:
+        """Noted as told only once it is: an alert that could not be written is written by the next tick."""
+        clock = self._clock
+        doubting = not clock.steady
+        if doubting == self._doubting:
+            return
+        if doubting:
             message = (
                 f"the database's clock jumped by {clock.doubted_ms / 1000:+.1f} s; "
                 "nothing is fired or rescued until it is confirmed"
             )
             log.error(message)
             await raise_alert(self._database, "clock_jump", "database", message)
-        elif clock.steady and self._doubting:
-            self._doubting = False
-            await self._settle()
-        await self._tell_skew()
-        return None if clock.steady else IN_DOUBT
-
-    async def _settle(self) -> None:
-        if self._clock.jumps > self._jumps:
-            self._jumps = self._clock.jumps
-            log.warning("the database's clock is confirmed; firing and rescuing go on")
-            self._jumped()
         else:
-            log.warning("the database's clock is back where it was; firing and rescuing go on")
-        await resolve_alert(self._database, "clock_jump", "database")
+            if self._doubting:
+                log.warning("the database's clock is steady again")
+            await resolve_alert(self._database, "clock_jump", "database")
+        self._doubting = doubting
 
     async def _tell_skew(self) -> None:
         skew = self._clock.skew_ms
         skewed = abs(skew) > REPORT_SKEW_MS
         if skewed == self._skewed:
             return
-        self._skewed = skewed
         host = platform.node()
         if skewed:
             message = f"the clock of {host} is {skew:+.0f} ms off the database's; the database's is used"
@@ -71,3 +75,4 @@ class ClockWatch(Service):
             await raise_alert(self._database, "clock_skew", host, message)
         else:
             await resolve_alert(self._database, "clock_skew", host)
+        self._skewed = skewed

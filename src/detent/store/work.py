@@ -97,9 +97,9 @@ async def _batch(db: Database | Connection, query: str, batch: Sequence[Closing 
     return {(row[0], row[1]) for row in rows}
 
 
-async def recorded(db: Database, ended: Sequence[tuple[UUID, int, int]], since: date) -> set[Pair]:
-    ids, attempts, tokens = zip(*ended, strict=True)
-    rows = await db.fetch(queries.recorded_attempts, list(ids), list(attempts), list(tokens), since)
+async def recorded(db: Database, ended: Sequence[tuple[UUID, int, int, datetime]], since: date) -> set[Pair]:
+    columns = [list(column) for column in zip(*ended, strict=True)]
+    rows = await db.fetch(queries.recorded_attempts, *columns, since)
     return {(row[0], row[1]) for row in rows}
 
 
