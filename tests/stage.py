@@ -201,7 +201,7 @@ class Stage:
     async def clear(self) -> None:
         """Take everything off the stage that a test before this one left."""
         async with self.db.transaction() as connection:
-            for table in (*WRITTEN, "logs", "request_keys", "workers", "nodes", "jobs"):
+            for table in (*WRITTEN, "inputs", "logs", "alerts", "request_keys", "workers", "nodes", "jobs"):
                 await connection.execute(f"delete from detent.{table}")
             await connection.execute(
                 "update detent.shard_leases set node_id = null, epoch = 0, expires_at = '-infinity'"
