@@ -76,10 +76,10 @@ def own_command() -> str:
 
 
 def _typed(program: str) -> str:
-    whole = os.path.abspath(program)
+    whole = str(Path(program).absolute())
     near = os.path.relpath(whole)
     if os.sep not in near:
-        near = os.path.join(os.curdir, near)  # a shell looks for bare names elsewhere
+        near = f"./{near}"  # a shell looks for bare names elsewhere
     return shlex.quote(min(near, whole, key=len))
 
 

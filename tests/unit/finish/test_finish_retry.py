@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from detent.api.values import LONGEST_RETRY_DELAY
 from detent.finish.retry import CAP_SECONDS, retry_delay
 from detent.model.job import Backoff, JobSpec, PythonTask
 
@@ -46,7 +47,7 @@ def test_no_pause_is_longer_than_thirty_days(backoff: Backoff) -> None:
 
 @pytest.mark.parametrize("backoff", ["exponential", "linear", "fixed"])
 def test_the_longest_pause_that_a_job_may_ask_for_is_not_cut(backoff: Backoff) -> None:
-    assert retry_delay(spec(backoff, LONGEST_PAUSE), 1).total_seconds() == LONGEST_PAUSE
+    assert retry_delay(spec(backoff, LONGEST_RETRY_DELAY), 1).total_seconds() == LONGEST_RETRY_DELAY
 
 
 @given(
