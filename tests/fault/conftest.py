@@ -9,6 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from stage import stage, stage_url
+
+__all__ = ["stage", "stage_url"]
+
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parent / "integration"))
 

@@ -9,7 +9,8 @@ it knows where a transaction becomes durable, which is a *commit point*:
 
 Commit points are counted over all connections, from `count` on, and any one of them can be made the last thing
 that happens: `before`, the server never hears of it and rolls back; `after`, it has committed, and nothing of
-its answer gets through. What only reads cannot be told from what writes and is counted too.
+its answer gets through. What only reads cannot be told from what writes and is counted too, but for the
+driver's own questions about types.
 
 Besides, all connections at once can be cut, delayed, or swallowed (accepted, and never answered), and new
 ones refused. The proxy lives on the event loop that started it.
@@ -37,6 +38,7 @@ CHUNK = 1 << 16
 CANCEL, SSL, GSS = 80877102, 80877103, 80877104
 IDLE, IN_BLOCK = b"I", b"T"
 
+_DRIVERS_OWN = re.compile(r"SELECT\s+current_setting\('jit'\)|WITH\s+RECURSIVE\s+typeinfo_tree")
 _COMMENT = re.compile(r"^\s*/\*\s*(.*?)\s*\*/\s*", re.DOTALL)
 _COMMITS = re.compile(r"(commit|end)\b", re.IGNORECASE)
 _NO_COMMIT = re.compile(r"(begin|start\s+transaction|rollback|abort)\b", re.IGNORECASE)
@@ -278,7 +280,7 @@ class Link:
     def _commits(self, text: str) -> bool:
         plain = _COMMENT.sub("", text).lstrip()
         if self._status == IDLE:
-            return not _NO_COMMIT.match(plain) and not _COMMITS.match(plain)
+            return not any(known.match(plain) for known in (_NO_COMMIT, _COMMITS, _DRIVERS_OWN))
         return self._status == IN_BLOCK and _COMMITS.match(plain) is not None
 
     # From the server to the program

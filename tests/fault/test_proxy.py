@@ -9,9 +9,9 @@ from typing import Any
 import asyncpg
 import pytest
 from proxy import Proxy, When
-from stage import a_database
 
 from detent.store.embedded import Embedded
+from stage import a_database
 
 LOST = (asyncpg.PostgresConnectionError, asyncpg.InterfaceError, OSError)
 

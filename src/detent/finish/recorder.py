@@ -77,9 +77,8 @@ class Recorder:
         rows = [row for row, _ in waiting]
         done = await self._write(rows, lambda: work.put_back(self._database, rows))
         # What is left was asked to cancel meanwhile, or is stale; the fence of the closing tells which.
-        cancelled = Close("cancelled", reason="cancelled on request")
         closing.extend(
-            _closing(finished, cancelled)
+            _closing(finished, Close("cancelled", row.counted, "cancelled on request"))
             for row, finished in waiting
             if (row.execution_id, row.attempt) not in done
         )

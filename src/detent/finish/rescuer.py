@@ -13,6 +13,7 @@ import time
 from datetime import timedelta
 from uuid import UUID
 
+from detent.model.errors import StoreBusy
 from detent.runtime.clock import Clock
 from detent.runtime.notify import Notifier
 from detent.runtime.service import Service
@@ -51,7 +52,12 @@ class Rescuer(Service):
         for row in rows:
             silent = now - seen[row["worker_id"]][1]
             if row["expired"] and silent >= row["lease_seconds"]:
-                await self._rescue(row)
+                try:
+                    await self._rescue(row)
+                except (
+                    StoreBusy
+                ) as error:  # somebody is at its rows; the next tick comes back, others do not wait
+                    log.warning("worker %s is lost and cannot be given up yet: %s", row["name"], error)
         return None
 
     async def _rescue(self, worker: Record) -> None:
@@ -84,8 +90,8 @@ class Rescuer(Service):
             )
             for r in rows if r["cancelled"]
         ]  # fmt: skip
+        await connection.execute(queries.count_losses, [row["execution_id"] for row in rows])
         if back:
             await work.put_back(connection, back)
-            await connection.execute(queries.count_losses, [row.execution_id for row in back])
         if ended:
             await work.close(connection, ended)

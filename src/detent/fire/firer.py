@@ -2,7 +2,8 @@
 
 The wheel holds the horizon, loaded by range scan and told of changes by wake-ups; a scan of the next
 seconds every second is the safety net under both. Firing a batch is one transaction. A batch that fails is
-halved until the row at fault stands alone: that one is parked with the reason, the others go on.
+halved until the row at fault stands alone: that one is parked with the reason, the others go on. A row that
+somebody keeps locked is at no fault: it is passed over for a while.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from uuid import UUID
 from detent.fire.decide import decide
 from detent.fire.node import Node
 from detent.fire.wheel import Wheel
-from detent.model.errors import DetentError, StoreUnavailable
+from detent.model.errors import DetentError, StoreBusy, StoreUnavailable
 from detent.runtime.clock import Clock
 from detent.runtime.notify import EVERYTHING, Notifier
 from detent.runtime.service import Service
@@ -35,6 +36,7 @@ SCAN_EVERY = timedelta(seconds=1)
 PER_SHARD = 2000
 BATCH = 1000
 IN_DOUBT = 0.25
+PASS_OVER = timedelta(seconds=5)
 
 
 class Firer(Service):
@@ -50,6 +52,7 @@ class Firer(Service):
         self._memo = NextFires()
         self._wheel = Wheel()
         self._changed: set[UUID] = set()
+        self._locked: dict[UUID, datetime] = {}  # by others: passed over until then
         self._reload = True
         self._loaded_until = clock.now()
         self._scan_at = clock.now()
@@ -102,9 +105,13 @@ class Firer(Service):
     async def _refresh(self) -> None:
         now = self._clock.now()
         if self._reload:
-            self._reload = False
             self._wheel.clear()
-            await self._load(now + HORIZON)
+            self._reload = False
+            try:
+                await self._load(now + HORIZON)
+            except StoreUnavailable:
+                self._reload = True
+                raise
         elif self._loaded_until - now < TOP_UP_BEFORE:
             await self._load(now + HORIZON)
         elif now >= self._scan_at:
@@ -130,7 +137,7 @@ class Firer(Service):
     async def _fire(self, due: Sequence[DueTimer]) -> None:
         now = self._clock.now()
         batch: list[tuple[DueTimer, Firing]] = []
-        for timer in due:
+        for timer in self._unlocked(due, now):
             try:
                 batch.append((timer, decide(timer, now, self._node.epochs.get(timer.shard, 0), self._memo)))
             except (DetentError, ValueError, ArithmeticError, LookupError, TypeError) as error:
@@ -138,6 +145,13 @@ class Firer(Service):
         if batch:
             batch.sort(key=lambda pair: pair[0].job_id.bytes)
             await self._apply(batch)
+
+    def _unlocked(self, due: Sequence[DueTimer], now: datetime) -> Sequence[DueTimer]:
+        """Without those that are passed over: the scan of the next seconds brings them again."""
+        if not self._locked:
+            return due
+        self._locked = {job_id: until for job_id, until in self._locked.items() if until > now}
+        return [timer for timer in due if timer.job_id not in self._locked]
 
     async def _apply(self, batch: Sequence[tuple[DueTimer, Firing]]) -> None:
         firings = [firing for _, firing in batch]
@@ -148,15 +162,20 @@ class Firer(Service):
                 [firing.execution_id for firing in firings],
                 lambda: timers.fire(self._database, firings, self._node.node_id, self._tzdata),
             )
+        except StoreBusy as error:
+            if len(batch) > 1:
+                await self._halve(batch)
+            else:
+                log.warning("job %s cannot be fired yet: %s", batch[0][0].job_id, error)
+                self._locked[batch[0][0].job_id] = self._clock.now() + PASS_OVER
+            return
         except StoreUnavailable:
             raise
         except Exception as error:  # noqa: BLE001 - the border of a batch: the row at fault is found by halving
-            if len(batch) == 1:
+            if len(batch) > 1:
+                await self._halve(batch)
+            else:
                 await self._park(batch[0][0], f"firing failed: {type(error).__name__}: {error}")
-                return
-            half = len(batch) // 2
-            await self._apply(batch[:half])
-            await self._apply(batch[half:])
             return
         self.fired += len(moved)
         self._notifier.queue({firing.pool for firing in firings if firing.job_id in moved})
@@ -165,6 +184,11 @@ class Firer(Service):
                 self._changed.add(timer.job_id)  # changed under us: read it again
             elif firing.next_at is not None:
                 self._keep(timer._replace(due_at=firing.next_at, version=timer.version + 1))
+
+    async def _halve(self, batch: Sequence[tuple[DueTimer, Firing]]) -> None:
+        half = len(batch) // 2
+        await self._apply(batch[:half])
+        await self._apply(batch[half:])
 
     async def _park(self, timer: DueTimer, reason: str) -> None:
         log.error("job %s is parked: %s", timer.job_id, reason)

@@ -12,6 +12,7 @@ import os
 import platform
 from collections.abc import Callable
 
+from detent.model.errors import StoreUnavailable
 from detent.model.ids import DEFAULT_TENANT, new_incarnation_id
 from detent.runtime.clock import Clock
 from detent.runtime.service import Service
@@ -36,20 +37,14 @@ class Node(Service):
         self.node_id = new_incarnation_id()
         self._lock_key = int.from_bytes(self.node_id.bytes[:8], "big", signed=True)
         self._lock: Dedicated | None = None
+        self._holds = False  # the advisory lock, on that connection
         self.epochs: dict[int, int] = {}
 
     async def run_once(self) -> float | None:
         if self._lock is None or self._lock.is_closed():
-            self._lock = await self._database.dedicated()
-            await self._lock.fetchval(queries.hold_incarnation_lock, self._lock_key)
-            await self._lock.execute(
-                queries.register_node,
-                self.node_id,
-                DEFAULT_TENANT,
-                platform.node(),
-                os.getpid(),
-                self._lock_key,
-            )
+            self._lock, self._holds = await self._joined(), False
+        if not self._holds:  # perhaps the server has not noticed yet that our last connection is gone
+            self._holds = await self._lock.fetchval(queries.hold_incarnation_lock, self._lock_key)
         await self._lock.execute(queries.beat_node, self.node_id, self._clock.skew_ms)
         rows = await self._lock.fetch(queries.take_shards, self.node_id, LEASE_SECONDS)
         epochs = {row["shard"]: row["epoch"] for row in rows}
@@ -59,8 +54,28 @@ class Node(Service):
             self._changed()
         return None
 
+    async def _joined(self) -> Dedicated:
+        connection = await self._database.dedicated()
+        try:
+            await connection.execute(
+                queries.register_node,
+                self.node_id,
+                DEFAULT_TENANT,
+                platform.node(),
+                os.getpid(),
+                self._lock_key,
+            )
+        except BaseException:
+            await connection.close()
+            raise
+        return connection
+
     async def closed(self) -> None:
-        if self._lock is not None and not self._lock.is_closed():
+        if self._lock is None or self._lock.is_closed():
+            return
+        try:
             await self._lock.execute(queries.leave_shards, self.node_id)
             await self._lock.execute(queries.end_node, self.node_id)
-            await self._lock.close()
+        except StoreUnavailable as error:
+            log.warning("leaving: %s; the leases will run out", error)
+        await self._lock.close()

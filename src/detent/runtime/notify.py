@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from uuid import UUID
 
+from detent.model.errors import StoreUnavailable
 from detent.runtime.service import Service
 from detent.store.database import Database, Dedicated
 from detent.store.sql import Queries
@@ -23,6 +24,8 @@ ORDERS = "detent_orders"
 # A payload may have 8,000 bytes; beyond this many ids a full look is cheaper anyway.
 MOST_IDS = 200
 EVERYTHING = "*"
+
+PING_SECONDS = 5.0
 
 
 class Notifier(Service):
@@ -89,14 +92,31 @@ class Listener(Service):
 
     async def run_once(self) -> float | None:
         if self._connection is None or self._connection.is_closed():
-            self._connection = await self._database.dedicated()
-            for channel, heard in self._heard.items():
-                await self._connection.listen(channel, partial(self._on_message, heard))
+            self._connection = await self._listening()
             self._lost()  # whatever was said before we listened is unknown
         else:
-            async with asyncio.timeout(5):
-                await self._connection.execute(Queries.load().ping)  # a dead peer shows itself
+            await self._ping(self._connection)
         return None
+
+    async def _listening(self) -> Dedicated:
+        connection = await self._database.dedicated()
+        try:
+            for channel, heard in self._heard.items():
+                await connection.listen(channel, partial(self._on_message, heard))
+        except BaseException:
+            await connection.close()
+            raise
+        return connection
+
+    async def _ping(self, connection: Dedicated) -> None:
+        """A dead peer shows itself."""
+        try:
+            async with asyncio.timeout(PING_SECONDS):
+                await connection.execute(Queries.load().ping)
+        except (StoreUnavailable, TimeoutError) as error:
+            self._connection = None
+            connection.terminate()
+            raise StoreUnavailable("the connection that listens was lost") from error
 
     def _on_message(self, heard: Callable[[str], None], payload: str) -> None:
         if not self.stopping:

@@ -21,6 +21,7 @@ from detent.store.database import Connection, Database
 from detent.store.job_create import Draft, encode_spec, insert_jobs
 from detent.store.job_read import Standing, read_jobs
 from detent.store.partitions import with_partitions
+from detent.store.repeat import repeated
 from detent.store.request_keys import RequestKey, claim_key
 from detent.store.sql import Queries
 
@@ -82,7 +83,7 @@ async def change_job(
                 return Changed(standing.job, changed=False)
             return await _apply(connection, tenant, standing, decide(standing), now)
 
-    return await with_partitions(database, now, attempt)
+    return await with_partitions(database, now, lambda: repeated(attempt))
 
 
 async def put_by_name(
@@ -109,7 +110,7 @@ async def put_by_name(
                 await connection.execute(queries.set_by_name, tenant, target, True)
             return await _apply(connection, tenant, standing, decide(standing), now)
 
-    return await with_partitions(database, now, attempt)
+    return await with_partitions(database, now, lambda: repeated(attempt))
 
 
 async def _job_of_name(connection: Connection, tenant: int, name: str) -> UUID | None:

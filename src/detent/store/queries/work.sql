@@ -25,9 +25,11 @@ left join detent.live l
 where l.execution_id is null or l.cancel_requested_at is not null;
 
 -- name: stop_worker
--- A worker leaves of its own will.
+-- A worker leaves of its own will. One that still has something by the store's account does not: it is left to
+-- the rescuer, which looks after nobody who has stopped.
 update detent.workers w set status = 'stopped', ended_at = clock_timestamp(), in_flight = 0
-where w.worker_id = $1::uuid and w.status in ('live', 'draining');
+where w.worker_id = $1::uuid and w.status in ('live', 'draining')
+  and not exists (select from detent.live l where l.worker_id = w.worker_id and l.state = 'running');
 
 -- name: claim
 -- Takes up to so many due executions of a pool, best class first, under one token for the batch, in the order
@@ -274,7 +276,7 @@ order by l.execution_id
 for update;
 
 -- name: count_losses
--- Remembers on requeued rows that a worker was lost under them.
+-- Remembers on rows that a worker was lost under them.
 update detent.live l set losses = l.losses + 1 where l.execution_id = any($1::uuid[]);
 
 -- name: ensure_partitions
