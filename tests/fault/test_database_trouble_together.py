@@ -11,14 +11,18 @@ import contextlib
 import os
 import signal
 from collections.abc import AsyncIterator, Iterator
+from datetime import timedelta
 from typing import Any
 
 import asyncpg
 import pytest
 from flaky import BUSY, FOR_GOOD, flaky
 from proxy import Proxy
-from together import LEASE, Together, together
+from together import LEASE, Together, together, until
 
+from detent.execute import worker
+from detent.fire import firer
+from detent.store import repeat, session
 from detent.store.database import Database
 from detent.store.embedded import Embedded, discard, temporary_folder
 from detent.store.migrate import migrate
@@ -97,23 +101,16 @@ async def test_the_end_of_one_session_after_another(system: Together) -> None:
 
 
 async def test_no_connection_to_spare(system: Together) -> None:
-    await system.running(0.5)
+    job = await system.running(1)
     connection = await system.direct()
     hoard: list[Any] = []
+    ours = "from pg_stat_activity where application_name like 'detent %' and backend_type = 'client backend'"
     try:
-        await connection.execute(
-            """select pg_terminate_backend(pid) from pg_stat_activity where application_name like 'detent %'"""
-        )
-        with contextlib.suppress(asyncpg.TooManyConnectionsError):
-            while True:
-                hoard += await asyncio.gather(*(asyncpg.connect(system.server.url) for _ in range(10)))
-        # What got in before us is ended too: then nobody of ours has a connection.
-        await connection.execute(
-            """select pg_terminate_backend(pid) from pg_stat_activity where application_name like 'detent %'"""
-        )
-        with contextlib.suppress(asyncpg.TooManyConnectionsError):
-            while True:
-                hoard.append(await asyncpg.connect(system.server.url))
+        # Who is ended comes back at once and may find room again, until somebody else has all of it.
+        async with asyncio.timeout(20):
+            while await connection.fetchval(f"select count(*) {ours}"):
+                await connection.execute(f"select pg_terminate_backend(pid) {ours}")
+                await take_all(system.server.url, hoard)
         await system.becomes_unready()
         status, answer, headers = await system.call(
             "POST", "/api/v1/jobs", {"name": "x", "task": "trouble.work"}
@@ -125,6 +122,15 @@ async def test_no_connection_to_spare(system: Together) -> None:
             one.terminate()
         await connection.close()
     await system.works()
+    await system.completes(job)
+    assert await system.outcomes(job) == ["succeeded"]
+
+
+async def take_all(url: str, hoard: list[Any]) -> None:
+    """Connect until there is no connection to spare."""
+    with contextlib.suppress(asyncpg.TooManyConnectionsError):
+        while True:
+            hoard.append(await asyncpg.connect(url))
 
 
 async def test_a_database_that_takes_no_writes(system: Together) -> None:
@@ -165,34 +171,46 @@ async def test_transactions_that_are_undone(system: Together, code: str) -> None
     assert await system.outcomes(job) == ["succeeded"]
 
 
-async def test_rows_that_somebody_keeps_locked(system: Together) -> None:
+async def test_rows_that_somebody_keeps_locked(
+    own_server: Embedded, monkeypatch: pytest.MonkeyPatch, no_surprises: None
+) -> None:
     """Only what is locked waits, and not for good."""
-    locked = await system.create({"delay": 1.0})
-    connection = await system.direct()
-    async with connection.transaction():
-        await connection.execute("select from detent.timers where job_id = $1::uuid for update", locked)
-        await asyncio.sleep(1.0)
-        await system.works()
-        status, _, _ = await system.call("POST", f"/api/v1/jobs/{locked}/pause")
-        assert status == 503
-    await connection.close()
-    await system.completes(locked)
+    monkeypatch.setitem(session.session.__kwdefaults__, "lock_seconds", 0.3)
+    monkeypatch.setattr(repeat, "WITHIN_SECONDS", 0.5)
+    monkeypatch.setattr(firer, "PASS_OVER", timedelta(seconds=1))
+    async with together(own_server, monkeypatch) as system:
+        locked = await system.create({"delay": 0.5})
+        connection = await system.direct()
+        async with connection.transaction():
+            await connection.execute("select from detent.timers where job_id = $1::uuid for update", locked)
+            await until(lambda: blocked(system), 10, "the wait of the scheduler")
+            await system.works()
+            status, _, headers = await system.call("POST", f"/api/v1/jobs/{locked}/pause")
+            assert status == 503
+            assert headers["retry-after"]
+        await connection.close()
+        await system.completes(locked)
+
+
+async def blocked(system: Together) -> int:
+    waiting = "select count(*) from pg_stat_activity where wait_event_type = 'Lock'"
+    return int(await system.ask(waiting))
 
 
 async def test_heartbeats_do_not_wait_for_claims(system: Together) -> None:
     """All that a worker claims and records with is stuck for more than its lease; it is not given up on."""
     job = await system.running(1)
-    worker = await system.ask("select worker_id from detent.workers where status = 'live'")
-    beat = await system.ask("select beat from detent.workers where worker_id = $1", worker)
+    before, beat = await system.present_worker()
     connection = await system.direct()
     async with connection.transaction():
-        await connection.execute("select from detent.live for update")
-        await connection.execute("lock table detent.attempts in access exclusive mode")
-        await connection.execute("lock table detent.live in row exclusive mode")
+        await connection.execute("lock table detent.live in share mode")  # it may be read, and not written
         waiting = await system.create()
         await asyncio.sleep(LEASE + 1)
+        assert await blocked(system)
+        still, later = await system.present_worker()
+        assert still == before
+        assert later >= beat + 3
     await connection.close()
-    assert await system.ask("select beat from detent.workers where worker_id = $1", worker) >= beat + 3
     await system.completes(job)
     await system.completes(waiting)
     assert await system.outcomes(job) == ["succeeded"]
@@ -224,6 +242,7 @@ async def test_a_network_that_swallows_everything(
 async def test_a_stop_while_the_database_is_away_is_in_order(
     own_server: Embedded, monkeypatch: pytest.MonkeyPatch, no_surprises: None
 ) -> None:
+    monkeypatch.setattr(worker, "STORE_PATIENCE", 1.0)
     async with Proxy(own_server.url) as proxy:
         async with together(own_server, monkeypatch, url=proxy.url) as system:
             await system.works()

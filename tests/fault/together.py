@@ -130,6 +130,11 @@ class Together:
         _, detail, _ = await self.call("GET", f"/api/v1/executions/{execution['execution_id']}")
         return [attempt["outcome"] for attempt in detail["attempts"]]
 
+    async def present_worker(self) -> tuple[Any, int]:
+        """The one incarnation that is there, and how often it has beaten."""
+        row = await self.ask("select (worker_id, beat) from detent.workers where status = 'live'")
+        return row[0], row[1]
+
     async def direct(self) -> Any:
         """A connection of somebody else's."""
         return await asyncpg.connect(self.server.url)
