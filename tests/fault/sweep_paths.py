@@ -344,7 +344,7 @@ class WholeLife(Path):
     killed = True
 
     async def prepare(self, stage: Stage) -> Given:
-        return Given([await stage.once(name="life", max_retries=1, retry_delay_seconds=0.001)])
+        return Given([await stage.once(name="life", max_retries=1, retry_delay_seconds=0.0)])
 
     async def walk(self, place: Place, given: Given) -> int:
         await Fire().walk(place, given)
