@@ -8,7 +8,7 @@ from typing import Any
 
 from proxy import CommitPoint, Proxy, When
 from soundness import Summary, summary, unsound
-from sweep_paths import LEASE, POOLS, Path, endings, place_at
+from sweep_place import LEASE, POOLS, Path, endings, place_at
 
 from detent.finish.timeouts import TimeoutKeeper
 from detent.model.work import Claim

@@ -7,29 +7,28 @@ whole, and is done again. None of them parks a job, fails an attempt or is told 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from typing import Any, TypeVar
+from typing import Any
 
 import asyncpg
 import pytest
-import sweep_paths
 from flaky import BUSY, FOR_GOOD, SERIALIZATION, failures, flaky
 from proxy import Proxy
 from soundness import Summary, summary, unsound
-from sweep_paths import PATHS, endings, place_at
+from sweep_paths import PATHS
+from sweep_place import LEASE, endings, place_at, queued, taken
 from sweep_run import worked_off
 
 from detent.cli.wiring import PostgresPort, PostgresPulse
 from detent.execute.report import Reporter
 from detent.finish.rescuer import Rescuer
 from detent.model.errors import StoreBusy, StoreUnavailable
+from detent.model.ids import new_job_id
+from detent.model.job import JobSpec, PythonTask
 from detent.model.work import Beat
 from detent.store import repeat, session
 from detent.store.database import Database
-from detent.store.jobs import cancel_job, create_jobs, run_job
+from detent.store.jobs import Draft, cancel_job, create_jobs, run_job
 from stage import MINUTE, SECOND, TENANT, Stage
-
-T = TypeVar("T")
 
 # Those that speak on connections of their own, whose loops go on by themselves.
 OWN_CONNECTION = ("shards", "heartbeat")
@@ -50,10 +49,8 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize(("name", "code"), CASES)
 async def test_a_transaction_that_was_undone_is_done_again(
-    stage: Stage, stage_url: str, monkeypatch: pytest.MonkeyPatch, name: str, code: str
+    stage: Stage, stage_url: str, name: str, code: str
 ) -> None:
-    # Nobody repeats anything here but the store itself.
-    monkeypatch.setattr(sweep_paths, "heard", at_once)
     if name not in IN_PEACE:
         IN_PEACE[name] = await walked_beside(stage, stage_url, name, code, times=0)
     assert await walked_beside(stage, stage_url, name, code, times=2) == IN_PEACE[name]
@@ -64,15 +61,12 @@ async def walked_beside(stage: Stage, url: str, name: str, code: str, times: int
     path = PATHS[name]
     await stage.clear()
     given = await path.prepare(stage)
-    async with place_at(url) as place, flaky(stage.db, code, times):
+    # Nobody repeats anything here but the store itself.
+    async with place_at(url, patient=False) as place, flaky(stage.db, code, times):
         told = await path.walk(place, given)
         assert await failures(stage.db) > times
     await worked_off(stage, place.held)
     return told, await summary(stage.db)
-
-
-async def at_once(step: Callable[[], Awaitable[T]]) -> T:
-    return await step()
 
 
 @pytest.mark.parametrize("code", BUSY)
@@ -121,7 +115,7 @@ async def test_one_locked_timer_holds_up_itself_only(
 async def test_one_locked_execution_holds_up_the_report_of_itself_only(
     stage: Stage, stage_url: str, impatient: None, locker: Any
 ) -> None:
-    given = await sweep_paths.taken(stage, *"abcdefgh")
+    given = await taken(stage, *"abcdefgh")
     hot = await Database.open(stage_url, size=2, hot=True)
     reporter = Reporter(PostgresPort(hot, stage.clock, stage.notifier))
     run = asyncio.create_task(reporter.run())
@@ -150,7 +144,7 @@ async def test_reports_are_kept_in_bounds_while_the_history_is_locked(
     stage: Stage, stage_url: str, impatient: None, locker: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("detent.execute.report.MOST_WAITING", 5)
-    given = await sweep_paths.taken(stage, *"abcdefgh")
+    given = await taken(stage, *"abcdefgh")
     hot = await Database.open(stage_url, size=2, hot=True)
     reporter = Reporter(PostgresPort(hot, stage.clock, stage.notifier))
     run = asyncio.create_task(reporter.run())
@@ -177,7 +171,7 @@ async def test_reports_are_kept_in_bounds_while_the_history_is_locked(
 async def test_a_heartbeat_counts_although_its_orders_cannot_be_read(
     stage: Stage, stage_url: str, impatient: None, locker: Any
 ) -> None:
-    given = await sweep_paths.taken(stage, "a")
+    given = await taken(stage, "a")
     assert given.worker is not None
     [claim] = given.claims
     hot = await Database.open(stage_url, size=1, hot=True)
@@ -194,12 +188,12 @@ async def test_a_heartbeat_counts_although_its_orders_cannot_be_read(
 async def test_a_worker_whose_rows_are_locked_does_not_keep_others_from_being_rescued(
     stage: Stage, stage_url: str, impatient: None, locker: Any
 ) -> None:
-    first, second = await sweep_paths.taken(stage, "a"), await sweep_paths.taken(stage, "b")
+    first, second = await taken(stage, "a"), await taken(stage, "b")
     await stage.db.execute("update detent.workers set beat_at = clock_timestamp() - interval '1 hour'")
     db = await Database.open(stage_url, size=1)
     rescuer = Rescuer(db, stage.clock, stage.notifier)
     await rescuer.run_once()
-    await asyncio.sleep(sweep_paths.LEASE)
+    await asyncio.sleep(LEASE)
     for locked, free in ((first, second), (second, first)):
         async with locker.transaction():
             await locker.execute("select from detent.workers where worker_id = $1 for update", locked.worker)
@@ -213,7 +207,7 @@ async def test_a_worker_whose_rows_are_locked_does_not_keep_others_from_being_re
 
 async def test_a_real_deadlock_costs_the_report_nothing(stage: Stage, stage_url: str, locker: Any) -> None:
     """Two transactions want the same two rows in opposite order, and the server ends ours."""
-    given = await sweep_paths.taken(stage, "a", "b")
+    given = await taken(stage, "a", "b")
     low, high = sorted(claim.execution_id for claim in given.claims)
     lock = "select from detent.live where execution_id = $1 for update"
     await locker.execute("set deadlock_timeout = '30s'")  # the other side finds it first
@@ -228,7 +222,7 @@ async def test_a_real_deadlock_costs_the_report_nothing(stage: Stage, stage_url:
 
 
 async def test_a_real_deadlock_is_no_failure_of_a_request(stage: Stage, locker: Any) -> None:
-    [job] = await sweep_paths.queued(stage, "a")
+    [job] = await queued(stage, "a")
     await locker.execute("set deadlock_timeout = '30s'")
     async with locker.transaction():
         await locker.execute("select from detent.live where job_id = $1 for update", job)
@@ -239,7 +233,7 @@ async def test_a_real_deadlock_is_no_failure_of_a_request(stage: Stage, locker: 
 
 
 async def test_a_cancelled_statement_is_repeated(stage: Stage, locker: Any) -> None:
-    given = await sweep_paths.taken(stage, "a")
+    given = await taken(stage, "a")
     async with locker.transaction():
         await locker.execute("select from detent.live for update")
         recording = asyncio.create_task(stage.record(*endings(stage.clock, given.claims, "succeeded")))
@@ -292,9 +286,9 @@ async def test_a_lost_connection_is_not_repeated_by_the_store(stage: Stage, stag
     async with Proxy(stage_url) as proxy:
         db = await Database.open(proxy.url, size=1)
         proxy.cut_at(1, "after")
-        draft = sweep_paths.Draft(
-            sweep_paths.new_job_id(stage.now()),
-            sweep_paths.JobSpec(name="a", task=sweep_paths.PythonTask("noop"), every=60.0),
+        draft = Draft(
+            new_job_id(stage.now()),
+            JobSpec(name="a", task=PythonTask("noop"), every=60.0),
             "null",
             stage.now() + MINUTE,
         )

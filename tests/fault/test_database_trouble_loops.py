@@ -11,7 +11,7 @@ import asyncpg
 import pytest
 from flaky import FOR_GOOD, SERIALIZATION, flaky
 from proxy import Proxy
-from sweep_paths import queued
+from sweep_place import queued
 
 from detent.cli.wiring import PostgresPort
 from detent.dispatch.claimer import Claimer
