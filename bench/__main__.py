@@ -26,7 +26,7 @@ from detent.store.embedded import Embedded
 
 SCENARIOS = ("drain", "fire", "lateness")
 WORKERS = (1, 2)
-QUICK = {"n": 20_000, "rounds": 1, "seconds": 5.0}
+QUICK = {"n": 20_000, "rounds": 1, "seconds": 5.0, "patience": 0.0}
 
 Measure = Callable[[str], Awaitable[dict[str, Any]]]
 Step = tuple[str, str | None, Measure]
@@ -45,6 +45,12 @@ def arguments(given: list[str] | None = None) -> argparse.Namespace:
     )
     parser.add_argument("--rate", type=int, default=100, help="one-time jobs a second (default %(default)s)")
     parser.add_argument("--seconds", type=float, default=20.0, help="of lateness (default %(default)s)")
+    parser.add_argument(
+        "--patience",
+        type=float,
+        default=5.0,
+        help="seconds to wait before each figure for others to leave the machine alone (default %(default)s)",
+    )
     parser.add_argument(
         "--quick", action="store_true", help="half a minute: shows that it works, not how fast"
     )
@@ -85,10 +91,10 @@ def plan(options: argparse.Namespace, folder: Path) -> list[Step]:
 async def measure(server: Embedded, options: argparse.Namespace, folder: Path) -> AsyncIterator[Result]:
     latest: dict[str, dict[str, Any]] = {}
     for name, raw_name, step in plan(options, folder):
-        load = machine.load()
+        before = await machine.quiet(options.patience)
         async with fresh_database(server) as url:
             figure = await step(url)
-        figure["load_before"] = load
+        figure["others_busy"] = max(before, await machine.busy())
         latest[name] = with_ratio(figure, latest.get(raw_name) if raw_name else None, raw_name)
         yield name, latest[name]
 

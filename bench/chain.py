@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from bench.load import create_once_jobs
@@ -71,7 +71,7 @@ async def _run(
         columns = [[value] for value in decide(timer, timer.due_at, 1, memo)]
         heard.clear()
         await _until(clock, timer.due_at)
-        if not await fire.fetch(*columns, node, "bench"):
+        if not await fire.fetch(*columns, node, "bench", datetime.now(UTC)):
             raise RuntimeError(f"{timer.job_id} did not fire")
         await notify.fetch(QUEUE, "default")
         await heard.wait()

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -20,15 +21,16 @@ from detent.execute.report import BATCH as FINISH_BATCH
 
 SLOTS = 500
 BODY_BYTES = 16
-LOOK_EVERY = 0.005
+LOOK_EVERY = 0.02
 STUCK_SECONDS = 60.0
+_numbers = count(1)
 
 # From the far end of the key: while the last execution is open this reads one row, not all dead ones.
 _LAST_OPEN = "select execution_id from detent.live order by execution_id desc limit 1"
 
 
 async def measure(url: str, n: int, workers: int, folder: Path) -> dict[str, Any]:
-    file = folder / f"written-{workers}"
+    file = folder / f"written-{next(_numbers)}"
     flags = ("--import", "bench.tasks", "--slots", str(SLOTS))
     async with (
         connection(url, hot=True) as watch,
@@ -38,9 +40,10 @@ async def measure(url: str, n: int, workers: int, folder: Path) -> dict[str, Any
         await queue_executions(url, watch, n)
         async with gate.transaction():
             await gate.execute("lock table detent.live in exclusive mode")
-            running = await asyncio.gather(
-                *(stack.enter_async_context(role("worker", url, file, *flags)) for _ in range(workers))
-            )
+            # One after the other: each that has started is known to the stack, which ends it.
+            running = [
+                await stack.enter_async_context(role("worker", url, file, *flags)) for _ in range(workers)
+            ]
             await all_wait(watch, "live", workers)
             before = [cpu_seconds(process) for process in running]
         started = time.perf_counter()

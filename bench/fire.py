@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +36,7 @@ async def measure_raw(url: str, n: int) -> dict[str, Any]:
         fire = await c.prepare(Queries.load().fire_batch)
         started = time.perf_counter()
         for columns in batches:
-            await fire.fetch(*columns, node, "bench")
+            await fire.fetch(*columns, node, "bench", datetime.now(UTC))
         seconds = time.perf_counter() - started
         await _verify(c, n)
     return {"n": n, "seconds": round(seconds, 3), "per_second": round(n / seconds), "batch": BATCH}

@@ -26,9 +26,14 @@ select extract(epoch from started_at - scheduled_for)::float8 * 1000 as ms
 from detent.executions where status = 'succeeded' order by 1
 """
 _STAGES = """
-select percentile_cont(0.5) within group (order by 1000 * extract(epoch from decided_at - nominal_at)) as fired,
-       percentile_cont(0.5) within group (order by 1000 * extract(epoch from started_at - decided_at)) as started
-from detent.executions join detent.fires using (execution_id)
+with stages as (
+    select 1000 * extract(epoch from decided_at - nominal_at) as fired,
+           1000 * extract(epoch from started_at - decided_at) as started
+    from detent.executions join detent.fires using (execution_id)
+)
+select percentile_cont(0.5) within group (order by fired) as fired,
+       percentile_cont(0.5) within group (order by started) as started
+from stages
 """
 
 

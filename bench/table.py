@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from bench.machine import DISTURBED
 from bench.percentile import median
 
 Result = tuple[str, Mapping[str, Any]]
@@ -19,6 +20,7 @@ TO_REACH = {
     "p99_ms": "≤ 2.0 ms",
     "early": "0",
 }
+_WARNING = "Others used up to {:.0%} of the cores right before or after a figure: disturbed, measure again."
 NAMES = {
     "plain_queue": "plain queue",
     "raw_claim_close": "raw claim + close",
@@ -57,7 +59,9 @@ def summary(results: Sequence[Result]) -> str:
             reached.append((shown, _pace(rounds), TO_REACH.get(name, "")))
         else:
             reached += _lateness(name, rounds[0])
-    return _table([("what", "reached", "to reach"), *ratios, *reached])
+    table = _table([("what", "reached", "to reach"), *ratios, *reached])
+    others = max((figure["others_busy"] for _, figure in results), default=0.0)
+    return table if others < DISTURBED else f"{table}\n\n{_WARNING.format(others)}"
 
 
 def _ratio(rounds: Sequence[Mapping[str, Any]]) -> str:

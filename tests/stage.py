@@ -7,7 +7,7 @@ a race is decided by a lock that the test holds; an answer is lost because the t
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Coroutine, Iterable, Iterator
+from collections.abc import AsyncIterator, Coroutine, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta
 from itertools import count
@@ -113,8 +113,8 @@ class Stage:
 
     # Firing
 
-    async def node(self) -> Node:
-        node = Node(self.hot, self.clock, changed=lambda: None)
+    async def node(self, *, standby: bool = False) -> Node:
+        node = Node(self.hot, self.clock, changed=lambda gained: None, standby=standby)
         self._nodes.append(node)
         await node.run_once()
         return node
@@ -122,7 +122,7 @@ class Stage:
     async def firer(self, node: Node | None = None, *, database: Database | None = None) -> Firer:
         """A firer of this node. Without one: of a node that believes it owns every shard."""
         if node is None:
-            node = Node(self.hot, self.clock, changed=lambda: None)
+            node = Node(self.hot, self.clock, changed=lambda gained: None)
             node.epochs = dict.fromkeys(range(256), 1)
         return Firer(database or self.hot, self.clock, node, self.notifier)
 
@@ -227,8 +227,8 @@ class Unreliable:
         self._statement = statement
         self.lost = 0
 
-    async def fetch(self, query: str, *args: Any) -> list[Record]:
-        rows = await self._database.fetch(query, *args)
+    async def fetch(self, query: str, *args: Any, patient: bool = True) -> list[Record]:
+        rows = await self._database.fetch(query, *args, patient=patient)
         if query == self._statement and not self.lost:
             self.lost += 1
             raise StoreUnavailable("the connection to the database was lost")
@@ -267,20 +267,17 @@ async def administer(server: Embedded, statement: str) -> None:
         await connection.close()
 
 
-def a_database(server: Embedded, template: str) -> Iterator[str]:
-    """A database with the schema, for as long as its user likes."""
+def a_database(server: Embedded, template: str) -> str:
+    """A database with the schema. It goes when the server's folder goes: a drop waits for a checkpoint."""
     name = f"detent_stage_{next(_numbers)}"
     apart(administer(server, f"create database {name} template {template}"))
-    try:
-        yield server.url.replace("/detent?", f"/{name}?")
-    finally:
-        apart(administer(server, f"drop database {name} with (force)"))
+    return server.url.replace("/detent?", f"/{name}?")
 
 
 @pytest.fixture(scope="session")
-def stage_url(server: Embedded, template: str) -> Iterator[str]:
+def stage_url(server: Embedded, template: str) -> str:
     """One database for all tests that play on a stage: making one costs more than most of them do."""
-    yield from a_database(server, template)
+    return a_database(server, template)
 
 
 @pytest.fixture

@@ -21,11 +21,13 @@ from uuid import UUID
 
 from customer import Acknowledged, instant
 from story import Row, Story
+from witness import said
 
 FIRED = ("fired", "fired_late")
 RAN = ("succeeded", "failed")
 # Between a nominal instant and its decision in a system at rest.
 DECIDED_WITHIN = timedelta(seconds=1)
+WIRE_PRECISION = timedelta(milliseconds=1)
 # The witness and the database read the same clock of the same machine; it may be slewed.
 CLOCK_TOLERANCE = 0.005
 
@@ -54,7 +56,9 @@ def every_instant_is_decided_once(story: Story) -> Iterator[str]:
                 yield f"{job.job_id} at {row['nominal_at']}: {row['decision']} without a reason"
             if row["decision"] == "parked":
                 yield f"{job.job_id} was parked: {row['reason']}"
-        if job.recurring:
+        if job.manual:
+            yield from (f"{job.job_id} has no schedule, and fired at {row['nominal_at']}" for row in rows)
+        elif job.recurring:
             yield from _tiles(job, rows, timers[job.job_id], story)
         else:
             yield from _once(job, rows)
@@ -104,7 +108,10 @@ def every_fire_has_its_execution(story: Story) -> Iterator[str]:
             yield f"{row['job_id']} at {row['nominal_at']} has no closed execution {row['execution_id']}"
         elif (execution["job_id"], execution["scheduled_for"]) != (row["job_id"], row["nominal_at"]):
             yield f"execution {row['execution_id']} is of another instant than its ledger row"
-    for stray in closed.keys() - {row["execution_id"] for row in fired}:
+    by_hand = {one for one, row in closed.items() if row["cause"] == "manual"}
+    yield from (f"execution {one} was promised and is not there" for one in set(story.runs) - by_hand)
+    yield from (f"execution {one} was asked for by nobody" for one in by_hand - set(story.runs))
+    for stray in closed.keys() - {row["execution_id"] for row in fired} - by_hand:
         yield f"execution {stray} has no ledger row"
 
 
@@ -168,8 +175,8 @@ def witness_and_history_agree(story: Story) -> Iterator[str]:
     lines = defaultdict(list)
     for line in story.lines:
         lines[line.key].append(line)
-    for key, said in lines.items():
-        events = [line.event for line in said]
+    for key, told in lines.items():
+        events = [line.event for line in told]
         if key not in recorded:
             yield f"{key} was witnessed ({events}) and never recorded"
         if events not in (["start"], ["start", "done"], ["start", "fail"]):
@@ -179,6 +186,28 @@ def witness_and_history_agree(story: Story) -> Iterator[str]:
         expected = {"succeeded": "done", "failed": "fail"}.get(row["outcome"])
         if expected is not None and witnessed != expected:
             yield f"{key} is recorded as {row['outcome']}, and the witness saw {witnessed}"
+
+
+def output_is_kept(story: Story) -> Iterator[str]:
+    """An end is recorded after the output, so what ended by itself has its words, once, and no others."""
+    kept = defaultdict(list)
+    for row in story.tables["logs"]:
+        kept[row["execution_id"], row["attempt"]].append(row["text"])
+    for row in story.tables["attempts"]:
+        words = kept[row["execution_id"], row["attempt"]]
+        expected = [f"{said(row['execution_id'], row['attempt'])}\n"]
+        if words != expected and (row["outcome"] in RAN or words):
+            yield f"attempt {row['attempt']} of {row['execution_id']} ({row['outcome']}) wrote {words}"
+
+
+def callbacks_are_made_or_wait(story: Story) -> Iterator[str]:
+    wanted = {job.job_id for job in story.owed if job.body.get("callback_url")}
+    waiting = {row["execution_id"] for row in story.tables["callbacks"]}
+    for row in story.tables["executions"]:
+        told = row["execution_id"] in story.heard or row["execution_id"] in waiting
+        if told != (row["job_id"] in wanted):
+            yield f"the callback of {row['execution_id']} is {'not wanted' if told else 'lost'}"
+    yield from (f"a callback was given up: {row}" for row in story.tables["callbacks"] if row["failed_at"])
 
 
 def nothing_started_early_or_beside_itself(story: Story) -> Iterator[str]:
@@ -205,16 +234,17 @@ def the_api_tells_the_same(story: Story) -> Iterator[str]:
         told = (shown[one]["status"], shown[one]["attempt"], UUID(shown[one]["job_id"]))
         if told != (stored[one]["status"], stored[one]["attempt"], stored[one]["job_id"]):
             yield f"the API says {told} of {one}"
-        if instant(shown[one]["scheduled_for"]) != stored[one]["scheduled_for"]:
+        if abs(instant(shown[one]["scheduled_for"]) - stored[one]["scheduled_for"]) >= WIRE_PRECISION:
             yield f"the API says that {one} was due at {shown[one]['scheduled_for']}"
     ends = {row["job_id"]: row["status"] for row in story.tables["job_ends"]}
     for job in story.owed:
-        ended = None if job.recurring else "completed" if job.ends == "succeeded" else "failed"
+        once = not job.recurring and not job.manual
+        ended = None if not once else "completed" if job.ends == "succeeded" else "failed"
         if ends.get(job.job_id) != ended:
             yield f"job {job.job_id} is noted as {ends.get(job.job_id)} instead of {ended}"
-        said = story.api_jobs.get(job.job_id, {}).get("status")
-        if said != (ended or "paused"):
-            yield f"the API says that job {job.job_id} is {said}"
+        shown_as = story.api_jobs.get(job.job_id, {}).get("status")
+        if shown_as != (ended or ("scheduled" if job.manual else "paused")):
+            yield f"the API says that job {job.job_id} is {shown_as}"
 
 
 CHECKS: tuple[Callable[[Story], Iterator[str]], ...] = (
@@ -225,6 +255,8 @@ CHECKS: tuple[Callable[[Story], Iterator[str]], ...] = (
     every_execution_ended_as_it_must,
     attempts_follow_each_other,
     witness_and_history_agree,
+    output_is_kept,
+    callbacks_are_made_or_wait,
     nothing_started_early_or_beside_itself,
     the_api_tells_the_same,
 )

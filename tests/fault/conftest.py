@@ -9,24 +9,28 @@ from pathlib import Path
 
 import pytest
 
-from stage import stage, stage_url
-
-__all__ = ["stage", "stage_url"]
-
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parent / "integration"))
 
 from killing import Systems  # noqa: E402 - its way of running systems lies on the path set above
 
+from stage import stage, stage_url  # noqa: E402
+
+__all__ = ["stage", "stage_url"]
+
 DEFAULT_SEED = 20_260
 
 
 @pytest.fixture(scope="session")
-def seed() -> int:
-    """What decides when and what is killed: DETENT_SEED, printed so that a failure can be had again."""
-    chosen = int(os.environ.get("DETENT_SEED", DEFAULT_SEED))
-    print(f"DETENT_SEED={chosen}")
-    return chosen
+def dice() -> int:
+    """What decides when and what is killed: DETENT_SEED."""
+    return int(os.environ.get("DETENT_SEED", DEFAULT_SEED))
+
+
+@pytest.fixture(autouse=True)
+def printed(dice: int) -> None:
+    """With every failure, so that it can be had again."""
+    print(f"DETENT_SEED={dice}")
 
 
 @pytest.fixture

@@ -13,10 +13,13 @@ import threading
 import time
 import urllib.error
 import urllib.request
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import count
 from pathlib import Path
-from typing import Any
+from types import TracebackType
+from typing import Any, Self
 from uuid import UUID
 
 from witness import shell_task
@@ -41,6 +44,10 @@ class Acknowledged:
     @property
     def recurring(self) -> bool:
         return "every" in self.body or "cron" in self.body
+
+    @property
+    def manual(self) -> bool:
+        return not self.recurring and "delay" not in self.body
 
     @property
     def ends(self) -> str:
@@ -108,20 +115,25 @@ class Api:
 class Orders:
     """Makes job definitions from a seed; every one is another."""
 
-    def __init__(self, seed: str, witness: Path) -> None:
+    def __init__(self, seed: str, witness: Path, callback_url: str | None = None) -> None:
         self._random = random.Random(seed)
+        self._pace = random.Random(f"pace {seed}")
         self._seed = seed
         self._witness = witness
+        self._callback_url = callback_url
         self._count = 0
 
     def one_time(self) -> dict[str, Any]:
         fails = self._random.choices((0, 1, 2, 99), (70, 10, 10, 10))[0]
-        return self._job(
-            fails, delay=round(self._random.uniform(0, 3), 3) if self._random.random() < 0.7 else 0
-        )
+        delay = round(self._random.uniform(0, 3), 3) if self._random.random() < 0.7 else 0
+        calls = self._random.random() < 0.2
+        return self._job(fails, delay=delay, callback_url=self._callback_url if calls else None)
 
     def recurring(self) -> dict[str, Any]:
         return self._job(0, every=1)
+
+    def manual(self) -> dict[str, Any]:
+        return self._job(0)
 
     def minutely(self) -> dict[str, Any]:
         return self._job(0, cron="* * * * *")
@@ -130,6 +142,10 @@ class Orders:
         """A one-time job of this Python task that has no failure to spare."""
         made = self._job(0, delay=delay)
         return {**made, "task": task, "payload": {"witness": str(self._witness), **payload}, "max_retries": 0}
+
+    def pause(self) -> float:
+        """How long to wait before the next one."""
+        return self._pace.uniform(0.02, 0.15)
 
     def _job(self, fails: int, **schedule: Any) -> dict[str, Any]:
         self._count += 1
@@ -154,36 +170,58 @@ class Orders:
 
 
 class Customers:
-    """So many threads that create one-time jobs until they are told to stop."""
+    """Threads that create one-time jobs, and one that runs a job by hand, until they are told to stop."""
 
-    def __init__(self, api: Api, seed: int, witness: Path, threads: int = 3) -> None:
+    def __init__(self, api: Api, seed: int, witness: Path, callback_url: str, threads: int = 3) -> None:
         self.acknowledged: list[Acknowledged] = []
+        self.runs: list[UUID] = []  # executions that were promised to those who asked for them
         self._api = api
         self._stop = threading.Event()
         self._failures: list[BaseException] = []
+        orders = [Orders(f"{seed}-{n}", witness, callback_url) for n in range(threads + 1)]
         self._threads = [
-            threading.Thread(target=self._stream, args=(f"{seed}-{n}", witness), daemon=True)
-            for n in range(threads)
+            threading.Thread(target=self._go_on, args=(self._one_time, each), daemon=True)
+            for each in orders[1:]
         ]
+        by_hand = threading.Thread(target=self._go_on, args=(self._by_hand, orders[0]), daemon=True)
+        self._threads.append(by_hand)
 
-    def start(self) -> None:
+    def __enter__(self) -> Self:
         for thread in self._threads:
             thread.start()
+        return self
 
-    def stop(self) -> list[Acknowledged]:
-        """Let each finish the request it is making; everything that was acknowledged."""
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Let each finish the request it is making, unless the test has failed anyway."""
         self._stop.set()
+        if error is not None:
+            return
         for thread in self._threads:
             thread.join(GIVE_UP_AFTER + 10)
             assert not thread.is_alive()
         if self._failures:
             raise self._failures[0]
-        return self.acknowledged
 
-    def _stream(self, seed: str, witness: Path) -> None:
-        orders, pace = Orders(seed, witness), random.Random(f"pace {seed}")
+    def _go_on(self, ask: Callable[[Orders], Iterator[None]], orders: Orders) -> None:
         try:
-            while not self._stop.wait(pace.uniform(0.02, 0.15)):
-                self.acknowledged.append(self._api.create(orders.one_time()))
+            for _ in ask(orders):
+                if self._stop.wait(orders.pause()):
+                    return
         except BaseException as failure:
             self._failures.append(failure)
+
+    def _one_time(self, orders: Orders) -> Iterator[None]:
+        while True:
+            self.acknowledged.append(self._api.create(orders.one_time()))
+            yield
+
+    def _by_hand(self, orders: Orders) -> Iterator[None]:
+        job = self._api.create(orders.manual())
+        self.acknowledged.append(job)
+        for number in count():
+            key = {"idempotency_key": f"run {number}"}
+            answer, _ = self._api.insist("POST", f"/jobs/{job.job_id}/run", key)
+            self.runs.append(UUID(answer["execution_id"]))
+            yield

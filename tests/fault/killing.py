@@ -7,6 +7,7 @@ import os
 import random
 import signal
 import socket
+from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -19,6 +20,8 @@ from detent.model.errors import StartupError
 from detent.store.embedded import discard, find_running, temporary_folder
 
 HERE = Path(__file__).parent
+# A PostgreSQL that is killed while it starts, and a worker that hears late that it was given up.
+EXCUSED = ("PostgreSQL does not start", "was given up on")
 ROLES = ("api", "scheduler", "keeper", "worker", "postgres")
 # Short, so that a rescue is soon; the defaults are 10 and 30.
 LEASE = ("--heartbeat", "1", "--lease", "2")
@@ -43,7 +46,7 @@ class Systems:
 
     def start(self, *words: str) -> Up:
         fixed = ("--port", str(self.port), "--import", "witness", *LEASE)
-        self.ups.append(Up(self.data, (*fixed, *words), HERE))
+        self.ups.append(Up(self.data, (*fixed, *words), HERE, {"DETENT_ALLOW_PRIVATE_CALLBACKS": "true"}))
         return self.ups[-1]
 
     @property
@@ -85,8 +88,7 @@ class Systems:
         doomed = [pid for pid, words in family.items() if programs or _is_role(words)]
         chance.shuffle(doomed)
         for pid in doomed:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+            strike(pid)
         self.up.end(signal.SIGKILL)
         return family
 
@@ -100,6 +102,24 @@ class Systems:
         """Those of them that still run."""
         now = processes()
         return {pid: words for pid, words in family.items() if now.get(pid) == words}
+
+    def complaints(self) -> list[str]:
+        """What the systems said that no fault excuses: errors of their own, with what led to them."""
+        found = []
+        for up in self.ups:
+            for at, line in enumerate(up.err):
+                if ("error: " in line or "Traceback" in line) and not any(word in line for word in EXCUSED):
+                    found.append("\n".join(up.err[at : at + 40]))
+        return found
+
+    @contextlib.contextmanager
+    def explained(self) -> Iterator[None]:
+        """Whatever fails in here comes with what the systems had to say."""
+        try:
+            yield
+        except BaseException as error:
+            error.add_note("\n".join([*self.complaints()[:5], "The last words:", *self.up.err[-40:]]))
+            raise
 
     def stop(self) -> None:
         """An orderly end, after which nothing is left running and the data folder can go."""
@@ -120,8 +140,7 @@ class Systems:
                 self._seen.update(up.family())
                 up.end(signal.SIGTERM, 60)
         for pid in self.leftovers():
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+            strike(pid)
         until(lambda: not self.leftovers(), 10, "the end of every process")
         until(self._discarded, 10, "the end of the data folder")
 
@@ -131,6 +150,12 @@ class Systems:
         except StartupError:
             return False
         return not self.data.exists()
+
+
+def strike(pid: int) -> None:
+    """kill -9 of a process that may have ended by itself meanwhile."""
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)
 
 
 def _is_role(words: str) -> bool:

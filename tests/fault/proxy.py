@@ -44,6 +44,15 @@ _COMMITS = re.compile(r"(commit|end)\b", re.IGNORECASE)
 _NO_COMMIT = re.compile(r"(begin|start\s+transaction|rollback|abort)\b", re.IGNORECASE)
 
 
+# What a server says when it ends a session by itself: FATAL, of an administrator's making.
+TERMINATED = {"S": "FATAL", "V": "FATAL", "C": "57P01", "M": "terminating connection due to a test"}
+
+
+def error_response(fields: dict[str, str]) -> bytes:
+    body = b"".join(kind.encode() + text.encode() + b"\0" for kind, text in fields.items()) + b"\0"
+    return b"E" + struct.pack("!i", len(body) + 4) + body
+
+
 @dataclass(frozen=True, slots=True)
 class CommitPoint:
     """The n-th one, counted from 1, and what was committed: the statement's name or its first words."""
@@ -91,7 +100,10 @@ class Proxy:
     ) -> None:
         self._flows.set()
         await self.refuse()
-        await self.cut()
+        links = list(self._links)
+        self.cut()
+        for link in links:
+            await link.ended.wait()
         shutil.rmtree(self._folder, ignore_errors=True)
 
     @property
@@ -125,13 +137,15 @@ class Proxy:
 
     # Faults of all connections
 
-    async def cut(self) -> None:
-        """End every connection."""
-        links = list(self._links)
-        for link in links:
+    def cut(self) -> None:
+        """End every connection without a word."""
+        for link in list(self._links):
             link.cut()
-        for link in links:
-            await link.ended.wait()
+
+    def last_words(self, message: bytes) -> None:
+        """Say this to every client, as if the server had said it, and nothing more; `cut` would be next."""
+        for link in list(self._links):
+            link.last_words(message)
 
     async def refuse(self) -> None:
         """Take no new connections."""
@@ -200,12 +214,16 @@ class Link:
         self._portals: dict[bytes, str] = {}
         self._executed: str | None = None
         self._withheld: Plan | None = None  # its commit is with the server; the answer stays here
+        self._mute = False
+        self._hung_up = asyncio.Event()
         self.ended = asyncio.Event()
 
     async def run(self) -> None:
         self._pumps = [asyncio.create_task(self._ask()), asyncio.create_task(self._answer())]
         try:
             await asyncio.wait(self._pumps, return_when=asyncio.FIRST_COMPLETED)
+            if self._mute:
+                await self._hung_up.wait()
         finally:
             self.cut()
             await asyncio.gather(*self._pumps, return_exceptions=True)
@@ -213,7 +231,16 @@ class Link:
 
     def cut(self) -> None:
         """End the connection on both sides at once, with whatever was under way."""
+        self._hung_up.set()
         self._writer.transport.abort()
+        self._back_writer.transport.abort()
+        for pump in self._pumps:
+            pump.cancel()
+
+    def last_words(self, message: bytes) -> None:
+        """The client hears this and then nothing, on a connection that stays."""
+        self._mute = True
+        self._writer.write(message)
         self._back_writer.transport.abort()
         for pump in self._pumps:
             pump.cancel()

@@ -24,6 +24,13 @@ def pause_recurring(systems: Systems, owed: list[Acknowledged]) -> float:
     return paused_at
 
 
+def fleet_is(systems: Systems, workers: int) -> bool:
+    """Whether these are all the workers there are, and each has been heard of."""
+    present = """select count(*) = $1::integer and bool_and(beat > 0)
+                 from detent.workers where status in ('live', 'draining')"""
+    return bool(ask(systems.database, present, workers))
+
+
 def nothing_open(systems: Systems) -> bool:
     waiting = """select (select count(*) from detent.live)
                       + (select count(*) from detent.timers where status = 'scheduled')"""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
@@ -13,7 +13,10 @@ from customer import Acknowledged, Api
 from witness import Line
 
 Row = dict[str, Any]
-TABLES = ("jobs", "timers", "fires", "live", "executions", "attempts", "dead_letters", "job_ends", "workers")
+TABLES = (
+    "jobs", "timers", "fires", "live", "executions", "attempts", "logs", "dead_letters", "job_ends",
+    "callbacks", "workers",
+)  # fmt: skip
 
 
 @dataclass
@@ -28,6 +31,13 @@ class Story:
     lines: list[Line]
     workers: int = 1  # how many there should be
     zombies: frozenset[int] = frozenset()  # processes that were made to go on after they were given up
+    runs: Sequence[UUID] = ()  # executions that were promised to those who asked for them
+    heard: Collection[UUID] = ()  # executions that a callback told of
+
+    @property
+    def losses(self) -> int:
+        """Attempts that were lost with their worker."""
+        return sum(row["losses"] for row in self.tables["executions"])
 
 
 def read_tables(url: str) -> dict[str, list[Row]]:
@@ -66,9 +76,7 @@ def read_story(
     owed: list[Acknowledged],
     paused_at: float,
     lines: list[Line],
-    *,
-    workers: int = 1,
-    zombies: Iterable[int] = (),
+    **more: Any,
 ) -> Story:
     return Story(
         owed=owed,
@@ -77,6 +85,5 @@ def read_story(
         api_jobs={UUID(job["job_id"]): job for job in api.all("/jobs")},
         api_executions=api.all("/executions"),
         lines=lines,
-        workers=workers,
-        zombies=frozenset(zombies),
+        **more,
     )

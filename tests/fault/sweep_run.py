@@ -81,6 +81,6 @@ async def carried_on(stage: Stage) -> None:
             await rescuer.run_once()
             await asyncio.sleep(LEASE)
     await stage.fire()
-    await TimeoutKeeper(stage.db, stage.clock).run_once()
+    await TimeoutKeeper(stage.db, stage.clock, stage.notifier).run_once()
     await is_sound(stage)
     await worked_off(stage, [])

@@ -50,7 +50,7 @@ class Fire(Path):
         return Given([once, late, cron])
 
     async def walk(self, place: Place, given: Given) -> None:
-        node = Node(place.hot, place.clock, changed=lambda: None)
+        node = Node(place.hot, place.clock, changed=lambda _: None)
         node.epochs = dict.fromkeys(range(256), 1)
         firer = Firer(place.hot, place.clock, node, Notifier(place.db))
         await place.heard(firer.run_once)
@@ -80,7 +80,7 @@ class Shards(Path):
         return Given()
 
     async def walk(self, place: Place, given: Given) -> int:
-        node = Node(place.hot, place.clock, changed=lambda: None)
+        node = Node(place.hot, place.clock, changed=lambda _: None)
         await place.heard(node.run_once)
         await place.heard(node.run_once)
         if node._lock is not None:
@@ -317,6 +317,6 @@ class OutOfTime(Path):
         return given
 
     async def walk(self, place: Place, given: Given) -> None:
-        keeper = TimeoutKeeper(place.db, place.clock)
+        keeper = TimeoutKeeper(place.db, place.clock, Notifier(place.db))
         await place.heard(keeper.run_once)
         await place.heard(keeper.run_once)

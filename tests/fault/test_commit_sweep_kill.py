@@ -59,7 +59,7 @@ class Nursery:
             self._say("go")
             assert await self._hear() == f"ended {-signal.SIGKILL}"
             assert killed.is_set()
-        await proxy.cut()
+        proxy.cut()
         await self._sessions_end(stage)
 
     def _say(self, line: str) -> None:

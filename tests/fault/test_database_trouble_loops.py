@@ -28,7 +28,7 @@ queries = Queries.load()
 
 @pytest.fixture
 async def node(stage: Stage) -> AsyncIterator[Node]:
-    node = Node(stage.hot, stage.clock, changed=lambda: None)
+    node = Node(stage.hot, stage.clock, changed=lambda _: None)
     yield node
     await node.closed()
 
@@ -68,7 +68,8 @@ async def test_a_node_takes_its_lock_once_its_last_connection_is_gone(
 async def test_a_node_that_cannot_say_goodbye_leaves_all_the_same(stage: Stage, node: Node) -> None:
     await node.run_once()
     async with flaky(stage.db, SERIALIZATION, FOR_GOOD, ["shard_leases"]):
-        await node.closed()
+        with pytest.raises(StoreUnavailable):
+            await node.closed()
     assert not await holds_its_lock(stage, node)
 
 
@@ -123,7 +124,7 @@ async def test_a_connection_that_does_not_listen_is_not_kept(
 async def test_a_listener_on_a_silent_line_hangs_up_and_calls_again(
     stage: Stage, stage_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(notify, "PING_SECONDS", 0.1)
+    monkeypatch.setattr(notify, "PEER_SECONDS", 0.1)
     async with Proxy(stage_url) as proxy:
         database = await Database.open(proxy.url, size=1)
         ear = Ear(database)

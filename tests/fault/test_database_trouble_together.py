@@ -231,7 +231,7 @@ async def test_a_network_that_swallows_everything(
         proxy.swallow()
         await asyncio.sleep(1.0)
         await proxy.refuse()
-        await proxy.cut()
+        proxy.cut()
         await system.becomes_unready()
         proxy.flow()
         await proxy.accept()
@@ -247,7 +247,7 @@ async def test_a_stop_while_the_database_is_away_is_in_order(
         async with together(own_server, monkeypatch, url=proxy.url) as system:
             await system.works()
             await proxy.refuse()
-            await proxy.cut()
+            proxy.cut()
             await system.becomes_unready()
         assert all(role.done() and role.exception() is None for role in system.roles.values())
     db = await Database.open(own_server.url, size=1)

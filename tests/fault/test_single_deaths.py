@@ -19,7 +19,7 @@ import pytest
 from checker import differences
 from customer import Acknowledged, Orders
 from killing import Systems
-from settling import caught_up, nothing_open, pause_recurring
+from settling import caught_up, fleet_is, nothing_open, pause_recurring
 from story import ask, read_story
 from systems import until
 from witness import Line
@@ -87,15 +87,14 @@ class Scene:
 
     def whole_again(self) -> None:
         """Every role runs, and the workers are in the fleet."""
-        present = "select count(*) from detent.workers where status = 'live' and beat > 0"
         until(lambda: len(self.systems.roles().get("worker", ())) == WORKERS, 15, "the return of the workers")
-        until(lambda: self.ask(present) == WORKERS, 15, "a fleet of two")
+        until(lambda: fleet_is(self.systems, WORKERS), 15, "a fleet of two")
 
 
 @pytest.fixture(scope="module")
-def scene(lasting: Systems, seed: int) -> Iterator[Scene]:
+def scene(lasting: Systems, dice: int) -> Iterator[Scene]:
     lasting.start("--workers", str(WORKERS), "--slots", "5").ready()
-    scene = Scene(lasting, Orders(f"{seed}-single", lasting.witness.path))
+    scene = Scene(lasting, Orders(f"{dice}-single", lasting.witness.path))
     scene.create(scene.orders.recurring())
     scene.ticks_on(10)
     yield scene
@@ -197,10 +196,10 @@ def test_after_all_these_deaths_every_account_agrees_and_nothing_is_left(scene: 
     until(lambda: nothing_open(systems), 30, "the end of all that was open")
     story = read_story(
         systems.database, systems.api, scene.owed, paused_at, systems.witness.lines(),
-        workers=WORKERS, zombies=scene.zombies,
+        workers=WORKERS, zombies=frozenset(scene.zombies),
     )  # fmt: skip
     assert differences(story) == []
-    assert not [line for line in systems.up.err if "Traceback" in line], "\n".join(systems.up.err)
+    assert systems.complaints() == []
     systems.stop()
 
 
@@ -213,12 +212,13 @@ def test_children_end_with_a_killed_supervisor_and_the_next_start_does_not_wait(
     until(lambda: ask(systems.database, running) == 2, 10, "the start of both")
     orphans = systems.family()
     os.kill(systems.up.process.pid, signal.SIGKILL)
-    systems.up.end()
+    systems.up.process.wait()
     systems.start("--grace", "1").ready()
     completed = "select count(*) from detent.job_ends where status = 'completed' and job_id = any($1)"
     both = [python.job_id, shell.job_id]
     until(lambda: ask(systems.database, completed, both) == 2, 20, "the end of both")
     until(lambda: not systems.running(orphans), 15, "the end of all children")
+    assert systems.complaints() == []
     systems.stop()
 
 

@@ -6,6 +6,8 @@ ended must have both. This module is imported by the workers, for the tasks, and
 
     start <execution> <attempt> <token> <pid> <unix seconds>
     done | fail <the same>
+
+Each attempt also writes the same words to its output, where the system has to keep them.
 """
 
 from __future__ import annotations
@@ -40,6 +42,11 @@ async def looped(payload: dict[str, Any], ctx: Any) -> str:
     return _end(path, payload, ctx)
 
 
+def said(execution_id: UUID, attempt: int) -> str:
+    """What an attempt writes to its output."""
+    return f"here is attempt {attempt} of {execution_id}"
+
+
 def _length(payload: dict[str, Any], ctx: Any) -> float:
     return float(payload.get("long_once", 0) if ctx.attempt == 1 else 0) or float(payload.get("seconds", 0))
 
@@ -47,6 +54,7 @@ def _length(payload: dict[str, Any], ctx: Any) -> float:
 def _begin(payload: dict[str, Any], ctx: Any) -> Path:
     path = Path(payload["witness"])
     _append(path, "start", ctx)
+    ctx.log(said(ctx.execution_id, ctx.attempt))
     return path
 
 
@@ -76,9 +84,10 @@ def shell_task(path: Path, seconds: float, fail_through: int) -> dict[str, Any]:
         f' >> "$WITNESS"; {keep}; }}'
     )
     end = f'if [ "$DETENT_ATTEMPT" -le {fail_through} ]; then say fail; exit 3; else say done; fi'
+    output = 'echo "here is attempt $DETENT_ATTEMPT of $DETENT_EXECUTION_ID"'
     return {
         "kind": "shell",
-        "command": f"{say}; say start; sleep {seconds:.3f}; {end}",
+        "command": f"{say}; say start; {output}; sleep {seconds:.3f}; {end}",
         "env": {"WITNESS": str(path)},
     }
 

@@ -54,6 +54,7 @@ class Up:
     data: Path
     words: tuple[str, ...] = ()
     cwd: Path | None = None
+    environment: dict[str, str] = field(default_factory=dict)
     out: list[str] = field(default_factory=list)
     err: list[str] = field(default_factory=list)
 
@@ -67,7 +68,7 @@ class Up:
             stderr=subprocess.PIPE,
             text=True,
             cwd=self.cwd,
-            env=clean_environment(),
+            env=clean_environment(**self.environment),
             start_new_session=True,
         )
         self._readers = [
@@ -95,7 +96,7 @@ class Up:
         return line.split()[1].rstrip("/")
 
     def family(self) -> dict[int, str]:
-        """Every process of this system but `up` itself, by pid: those whose ancestor it is, and PostgreSQL."""
+        """Every process of this system but `up` itself, by pid: those whose ancestor it is."""
         return {pid: words for pid, words in processes().items() if self.process.pid in ancestors(pid)}
 
     def child(self, role: str) -> int:

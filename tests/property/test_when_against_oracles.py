@@ -213,4 +213,6 @@ def test_daily_times_agree_with_cronsim_where_clocks_change(
     start = datetime.fromisoformat(change[1]).replace(tzinfo=UTC) - lead * MINUTE
     text = f"{minute} {hour} * * *"
     found = list(islice(fires(cron_rule(text, change[0]), start), 5))
-    assert found == list(islice(CronSim(text, start.astimezone(zone)), 5))
+    # In UTC: two zones' instants within a fold never compare as equal.
+    theirs = islice(CronSim(text, start.astimezone(zone)), 5)
+    assert found == [at.astimezone(UTC) for at in theirs]

@@ -145,3 +145,11 @@ def test_the_readme_is_short_and_promises_what_is_true() -> None:
     assert len(text.splitlines()) < 200
     for promise in ("exactly-once scheduling", "at-least-once execution", "exactly-once recorded outcome"):
         assert promise in text
+
+
+def test_every_figure_of_the_readme_was_measured() -> None:
+    figure = re.compile(r"(?<![\w,.-])\d[\d,.-]*\d\b")
+    section = (ROOT / "README.md").read_text().partition("## Measured")[2].partition("## ")[0]
+    told = set(figure.findall(section))
+    assert len(told) > 10
+    assert told - set(figure.findall((ROOT / "docs" / "performance.md").read_text())) == set()

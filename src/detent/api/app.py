@@ -13,7 +13,7 @@ from litestar import Litestar, Router, get
 from litestar.datastructures import State
 from litestar.response import Response
 
-from detent.api import dead_letters, executions, job_actions, jobs, logs, openapi, schedules, stats
+from detent.api import dead_letters, executions, fleet, job_actions, jobs, logs, openapi, schedules, stats
 from detent.api.body import AnyRequest
 from detent.api.door import check
 from detent.api.pages import routes as pages
@@ -53,6 +53,9 @@ API_HANDLERS = [
     dead_letters.read,
     dead_letters.replay_one,
     dead_letters.discard_one,
+    fleet.nodes,
+    fleet.shards,
+    fleet.workers,
     stats.overview,
 ]
 

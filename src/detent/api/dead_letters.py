@@ -43,17 +43,17 @@ async def list_all(request: AnyRequest) -> Response[bytes]:
 
 
 @get("/dead-letters/{execution_id:str}")
-async def read(request: AnyRequest, execution_id: str) -> Response[bytes]:
+async def read(request: AnyRequest) -> Response[bytes]:
     state = state_of(request)
-    return render.json_answer(await _whole(state, await _find(state, execution_id)))
+    return render.json_answer(await _whole(state, await _find(state, request.path_params["execution_id"])))
 
 
 @post("/dead-letters/{execution_id:str}/replay", status_code=202)
-async def replay_one(request: AnyRequest, execution_id: str) -> Response[bytes]:
+async def replay_one(request: AnyRequest) -> Response[bytes]:
     """A new execution that names its source, with the payload of this one or an edited one."""
     state = state_of(request)
     header = header_key(request.headers)
-    source = path_id(execution_id, "dead letter")
+    source = path_id(request.path_params["execution_id"], "dead letter")
     fields = await read_object(request, optional=True)
     refusals = Refusals()
     refuse_unknown(fields, ("payload", "reason"), refusals)
@@ -70,10 +70,10 @@ async def replay_one(request: AnyRequest, execution_id: str) -> Response[bytes]:
 
 
 @post("/dead-letters/{execution_id:str}/discard", status_code=200)
-async def discard_one(request: AnyRequest, execution_id: str) -> Response[bytes]:
+async def discard_one(request: AnyRequest) -> Response[bytes]:
     state = state_of(request)
     header = header_key(request.headers)
-    target = path_id(execution_id, "dead letter")
+    target = path_id(request.path_params["execution_id"], "dead letter")
     fields = await read_object(request, optional=True)
     refusals = Refusals()
     refuse_unknown(fields, ("reason",), refusals)
@@ -81,7 +81,7 @@ async def discard_one(request: AnyRequest, execution_id: str) -> Response[bytes]
     refusals.raise_any()
     key = request_key(f"discard/{target}", header, body_hash(fields))
     await discard(state.database, state.tenant, target, note, state.clock.now(), key)
-    return render.json_answer(await _whole(state, await _find(state, execution_id)))
+    return render.json_answer(await _whole(state, await _find(state, request.path_params["execution_id"])))
 
 
 async def _find(state: ApiState, execution_id: str) -> OpenedLetter:

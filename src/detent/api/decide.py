@@ -16,7 +16,7 @@ from detent.model.errors import Conflict, InvalidInput
 from detent.model.job import JobSpec
 from detent.store.jobs import Change, Revision, Skipped, Standing
 from detent.when.of import rule_of
-from detent.when.rule import NextFires, Once, count_fires, last_fire
+from detent.when.rule import NextFires, Once, count_fires, last_fire, next_fire
 
 _remembered = NextFires()
 
@@ -47,7 +47,7 @@ def pause(standing: Standing) -> Change | None:
         return None
     # A one-time job that fired already has nothing left to be late for.
     due_at = None if standing.timer_status == "done" else standing.due_at
-    return Change("paused", due_at, standing.decided_through, standing.generation)
+    return Change("paused", due_at, _decided(standing), standing.generation)
 
 
 def resume(standing: Standing, now: datetime) -> Change | None:
@@ -55,19 +55,46 @@ def resume(standing: Standing, now: datetime) -> Change | None:
     _refuse_ended(standing, "resumed")
     if standing.timer_status not in ("paused", "parked"):
         return None
-    spec, due_at = standing.job.spec, standing.due_at
+    spec, due_at, decided = standing.job.spec, standing.due_at, _decided(standing)
     if not spec.recurring:
         status = "scheduled" if due_at is not None else "done" if spec.once else "idle"
-        return Change(status, due_at, standing.decided_through, standing.generation)
-    rule = rule_of(spec, standing.job.armed_at)
-    skipped, decided = None, standing.decided_through
-    if due_at is not None and due_at <= now:
-        last = last_fire(rule, due_at, now) or due_at
-        skipped = Skipped(due_at, last, 1 + count_fires(rule, due_at, now))
-        decided = last if decided is None else max(decided, last)
-    after = now if decided is None else max(now, decided)
-    due_at = first_due(spec, standing.job.armed_at, after)
+        return Change(status, due_at, decided, _generation(standing, spec, due_at, decided))
+    skipped = _missed(standing, now)
+    if skipped is not None:
+        decided = skipped.last
+    due_at = first_due(spec, standing.job.armed_at, _later(now, decided))
     return Change("scheduled", due_at, decided, standing.generation, skipped=skipped)
+
+
+def _decided(standing: Standing) -> datetime | None:
+    """Through which instant everything is decided. One that parked its timer is in the ledger as such."""
+    if standing.timer_status != "parked" or standing.due_at is None:
+        return standing.decided_through
+    return _later(standing.due_at, standing.decided_through)
+
+
+def _generation(standing: Standing, spec: JobSpec, due_at: datetime | None, decided: datetime | None) -> int:
+    """One more for a one-time job that is set to an instant which was decided before."""
+    again = spec.once and due_at is not None and decided is not None and due_at <= decided
+    return standing.generation + again
+
+
+def _missed(standing: Standing, now: datetime) -> Skipped | None:
+    """The instants that passed while the job did not fire, of which the ledger knows nothing yet."""
+    first, decided = standing.due_at, _decided(standing)
+    if first is None or first > now:
+        return None
+    rule = rule_of(standing.job.spec, standing.job.armed_at)
+    if decided is not None and first <= decided:
+        first = next_fire(rule, decided)
+        if first is None or first > now:
+            return None
+    last = last_fire(rule, first, now) or first
+    return Skipped(first, last, 1 + count_fires(rule, first, now), standing.timer_status)
+
+
+def _later(at: datetime, other: datetime | None) -> datetime:
+    return at if other is None else max(at, other)
 
 
 def edit(standing: Standing, wanted: Definition, now: datetime, status: str | None = None) -> Change | None:
@@ -92,11 +119,13 @@ def edit(standing: Standing, wanted: Definition, now: datetime, status: str | No
 
 
 def _reschedule(standing: Standing, wanted: Definition, now: datetime) -> Change:
-    spec, decided, generation = wanted.spec, standing.decided_through, standing.generation
+    spec, decided = wanted.spec, _decided(standing)
     armed_at = armed(now)
-    due_at = first_due(spec, armed_at, now if decided is None else max(now, decided))
-    if spec.once and due_at is not None and decided is not None and due_at <= decided:
-        generation += 1
+    # What passed under the schedule before goes into the ledger; a parked rule cannot be asked.
+    skipped = _missed(standing, now) if standing.timer_status == "paused" else None
+    if skipped is not None:
+        decided = skipped.last
+    due_at = first_due(spec, armed_at, _later(now, decided))
     if standing.timer_status == "paused" and standing.ended is None:
         status = "paused"
     else:
@@ -105,8 +134,9 @@ def _reschedule(standing: Standing, wanted: Definition, now: datetime) -> Change
         status,
         due_at,
         decided,
-        generation,
+        _generation(standing, spec, due_at, decided),
         Revision(spec, wanted.payload, armed_at),
+        skipped,
         revive=standing.ended is not None,
         detach=True,
     )

@@ -5,8 +5,8 @@ from __future__ import annotations
 from litestar import Response, get, post
 
 from detent.api import render
-from detent.api.body import AnyRequest, Query, header_key, path_id
-from detent.api.keys import request_key
+from detent.api.body import AnyRequest, Query, path_id
+from detent.api.keys import action_key, request_key
 from detent.api.paging import PARAMETERS, cursor_of, place_of
 from detent.api.state import state_of
 from detent.model.errors import NotFound
@@ -61,7 +61,7 @@ async def cancel(request: AnyRequest) -> Response[bytes]:
     """What no worker has is cancelled at once; what a worker has is asked to stop."""
     state = state_of(request)
     target = path_id(request.path_params["execution_id"], "execution")
-    key = request_key(f"cancel/{target}", header_key(request.headers), b"")
+    key = request_key(f"cancel/{target}", await action_key(request), b"")
     cancelled = await cancel_execution(state.database, state.tenant, target, state.clock.now(), key)
     state.notifier.orders(cancelled.workers)
     return render.json_answer(render.execution(cancelled.execution))

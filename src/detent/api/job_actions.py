@@ -7,20 +7,15 @@ from collections.abc import Callable
 from datetime import datetime
 from itertools import islice
 
-import msgspec
 from litestar import Response, get, post
 
 from detent.api import decide, render
-from detent.api.body import AnyRequest, Query, header_key, path_id, read_object
+from detent.api.body import AnyRequest, Query, path_id
 from detent.api.executions import STATUSES
 from detent.api.jobs import find
-from detent.api.keys import one_key, request_key
+from detent.api.keys import action_key, request_key
 from detent.api.paging import PARAMETERS, cursor_of, ledger_cursor_of, ledger_place_of, place_of
-from detent.api.refusals import Refusals
 from detent.api.state import state_of
-from detent.api.values import text
-from detent.api.vocabulary import refuse_unknown
-from detent.model.errors import InvalidInput
 from detent.store.executions import ExecutionFilter, list_executions
 from detent.store.jobs import Change, Standing, change_job, list_fires, run_job
 from detent.when.of import rule_of
@@ -45,7 +40,7 @@ async def _change(
 ) -> Response[bytes]:
     state = state_of(request)
     target = path_id(request.path_params["job_id"], "job")
-    key = request_key(f"{verb}/{target}", await _key(request), b"")
+    key = request_key(f"{verb}/{target}", await action_key(request), b"")
     now = state.clock.now()
     changed = await change_job(
         state.database, state.tenant, target, lambda standing: change(standing, now), now, key
@@ -59,7 +54,7 @@ async def _change(
 async def run(request: AnyRequest) -> Response[bytes]:
     state = state_of(request)
     target = path_id(request.path_params["job_id"], "job")
-    key = await _key(request)
+    key = await action_key(request)
     identity = key if key is not None else secrets.token_hex(16)
     asked = request_key(f"run/{target}", key, b"")
     started = await run_job(state.database, state.tenant, target, identity, state.clock.now(), asked)
@@ -67,23 +62,6 @@ async def run(request: AnyRequest) -> Response[bytes]:
         state.notifier.queue([started.pool])
     headers = {"location": f"/api/v1/executions/{started.execution.execution_id}"}
     return render.json_answer(render.execution(started.execution), 202, headers)
-
-
-async def _key(request: AnyRequest) -> str | None:
-    """The key of an action, from its header or its body, which has no other field."""
-    header = header_key(request.headers)
-    fields = await read_object(request, optional=True)
-    refusals = Refusals()
-    refuse_unknown(fields, ("idempotency_key",), refusals)
-    given = None
-    if "idempotency_key" in fields:
-        try:
-            given = text("idempotency_key", msgspec.json.decode(fields["idempotency_key"]))
-        except InvalidInput as refusal:
-            refusals.take(refusal)
-    key = one_key(given, header, refusals)
-    refusals.raise_any()
-    return key
 
 
 @get("/jobs/{job_id:str}/executions")

@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from detent.api import values
+from detent.api.body import value_of
 from detent.api.refusals import Refusals
 from detent.api.task_fields import read_task
 from detent.api.vocabulary import ALIASES, DEFINITION, EITHER_SCHEDULE, SCHEDULES, Given, sort_fields
@@ -105,10 +106,9 @@ def _gather(fields: Mapping[str, msgspec.Raw], refusals: Refusals) -> Given:
         if name == "payload":
             given.put(name, label, raw, refusals)
             continue
-        try:
-            value = msgspec.json.decode(raw)
-        except msgspec.MsgspecError:
-            refusals.add(label, "has a number that is out of range", "out_of_range")
+        before = len(refusals.errors)
+        value = value_of(raw, label, refusals)
+        if len(refusals.errors) > before:
             continue
         if label in EITHER_SCHEDULE:
             if not isinstance(value, str | None):
@@ -174,7 +174,8 @@ def _dst(value: Any, refusals: Refusals) -> Dst | None:
     for name in value:
         if name not in ("gap", "fold"):
             refusals.add(f"dst.{name[:100]}", "is no known field; known are fold, gap", "unknown_field")
-    gap, fold = value.get("gap") or GAPS[0], value.get("fold") or FOLDS[0]
+    chosen = {"gap": GAPS[0], "fold": FOLDS[0], **{k: v for k, v in value.items() if v is not None}}
+    gap, fold = chosen["gap"], chosen["fold"]
     for name, word, words in (("gap", gap, GAPS), ("fold", fold, FOLDS)):
         if word not in words:
             refusals.add(f"dst.{name}", f"must be one of {', '.join(words)}")
@@ -189,13 +190,11 @@ def _payload(given: Given, refusals: Refusals, current: str) -> str:
 
 def read_payload(label: str, raw: msgspec.Raw, refusals: Refusals) -> str:
     """The payload as compact JSON text."""
-    try:
-        msgspec.json.decode(raw)  # what a worker will do: a text that it cannot read must not get in
-        compact = msgspec.json.format(bytes(raw), indent=-1)
-    except (msgspec.MsgspecError, RecursionError) as error:
-        why = "is nested too deeply" if isinstance(error, RecursionError) else "has a number out of range"
-        refusals.add(label, why)
+    before = len(refusals.errors)
+    value_of(raw, label, refusals)  # as a worker will: a text that it cannot read must not get in
+    if len(refusals.errors) > before:
         return NOTHING
+    compact = msgspec.json.format(bytes(raw), indent=-1)
     if len(compact) > PAYLOAD_LIMIT:
         refusals.add(label, f"has {len(compact):,} bytes, at most {PAYLOAD_LIMIT:,} are allowed", "too_large")
     return compact.decode()

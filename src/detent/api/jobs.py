@@ -6,13 +6,13 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
-from urllib.parse import unquote
+from urllib.parse import unquote_to_bytes
 
 import msgspec
 from litestar import Response, delete, get, patch, post, put
 
 from detent.api import decide, render
-from detent.api.body import AnyRequest, Fields, Query, header_key, path_id, read_object
+from detent.api.body import AnyRequest, Fields, Query, header_key, path_id, read_object, value_of
 from detent.api.job_fields import Definition, read_definition
 from detent.api.keys import body_hash, definition_hash, one_key, request_key
 from detent.api.paging import PARAMETERS, cursor_of, place_of
@@ -43,7 +43,8 @@ BREATHE_EVERY = 200  # jobs of a batch between two looks at other requests
 BATCH_LIMIT = 32 * 1024 * 1024
 STATUSES = ("scheduled", "paused", "running", "completed", "failed", "cancelled")
 SETTABLE = ("paused", "scheduled")
-BY_NAME = "/jobs/by-name/"
+NULL = b"null"
+BY_NAME = b"/jobs/by-name/"
 
 _raw_list = msgspec.json.Decoder(list[msgspec.Raw])
 _raw_object = msgspec.json.Decoder(dict[str, msgspec.Raw])
@@ -76,7 +77,7 @@ async def create_batch(request: AnyRequest) -> Response[bytes]:
     given = _jobs_of(fields)
     now = decide.armed(state.clock.now())
     drafts, errors = await _drafts(given, now)
-    errors.extend(_repeated_keys(drafts))
+    errors = errors or _repeated_keys(drafts)
     if errors:
         raise InvalidInput(*errors[:MOST])
     if header is not None:
@@ -89,7 +90,7 @@ async def create_batch(request: AnyRequest) -> Response[bytes]:
     try:
         made = await _create(state, drafts, now)
     except KeyReused as reused:
-        raise _reused_in_batch(reused, header) from None
+        raise _reused_in_batch(reused, drafts) from None
     status = 201 if any(one.new for one in made) else 200
     return render.json_answer({"items": [render.job(one.job) for one in made]}, status)
 
@@ -101,7 +102,8 @@ async def replace_by_name(request: AnyRequest) -> Response[bytes]:
     name = text("name", _name_in_path(request))
     fields = await read_object(request)
     refusals = Refusals()
-    fields.setdefault("name", msgspec.Raw(msgspec.json.encode(name)))
+    if bytes(fields.get("name", NULL)) == NULL:
+        fields["name"] = msgspec.Raw(msgspec.json.encode(name))
     definition = read_definition(fields, refusals)
     if definition is not None and definition.spec.name != name:
         refusals.add("name", f"differs from the name in the path, {name!r}", "mismatch")
@@ -154,7 +156,7 @@ async def edit(request: AnyRequest) -> Response[bytes]:
     header = header_key(request.headers)
     target = path_id(request.path_params["job_id"], "job")
     fields = await read_object(request)
-    asked = body_hash(fields)
+    asked = _meaning(fields)
     status = _status(fields)
     now = state.clock.now()
 
@@ -265,19 +267,29 @@ def _repeated_keys(drafts: Sequence[Draft]) -> list[FieldError]:
     return errors
 
 
-def _reused_in_batch(reused: KeyReused, header: str | None) -> KeyReused:
+def _reused_in_batch(reused: KeyReused, drafts: Sequence[Draft]) -> KeyReused:
     message = "was used before with another body"
-    fields = ["Idempotency-Key"] if header else [f"jobs[{i}].idempotency_key" for i in reused.positions]
+    own = [drafts[i].idempotency_key is not None for i in reused.positions]
+    fields = [f"jobs[{i}].idempotency_key" for i, is_own in zip(reused.positions, own, strict=True) if is_own]
+    if not all(own):
+        fields.insert(0, "Idempotency-Key")
     reused.errors = tuple(FieldError(field, reused.code, message) for field in fields[:MOST])
     return reused
 
 
+def _meaning(fields: Fields) -> bytes:
+    """The same for two edits that say the same, whatever their blanks and the order of their fields."""
+    refusals = Refusals()
+    said = {name: value_of(raw, name, refusals) for name, raw in fields.items()}
+    refusals.raise_any()
+    return body_hash(said)
+
+
 def _status(fields: dict[str, Any]) -> str | None:
     """What the edit says about pausing; taken out of the fields."""
-    raw = fields.pop("status", None)
-    if raw is None:
+    value = msgspec.json.decode(fields.pop("status", NULL))
+    if value is None:
         return None
-    value = msgspec.json.decode(raw)
     if value not in SETTABLE:
         message = f"must be one of {', '.join(SETTABLE)}; DELETE the job to cancel it"
         raise InvalidInput.of("status", message)
@@ -289,6 +301,6 @@ def _name_in_path(request: AnyRequest) -> str:
     scope: Mapping[str, Any] = request.scope
     raw: bytes = scope.get("raw_path") or request.url.path.encode()
     try:
-        return unquote(raw.decode("ascii").partition(BY_NAME)[2], errors="strict")
+        return unquote_to_bytes(raw.partition(BY_NAME)[2]).decode()
     except UnicodeDecodeError:
         raise InvalidInput.of("name", "must be UTF-8 text") from None

@@ -7,17 +7,28 @@ from typing import Any
 
 import msgspec
 
+from detent.api.body import AnyRequest, header_key, read_object, value_of
 from detent.api.job_fields import Definition
 from detent.api.refusals import Refusals
+from detent.api.values import text
+from detent.api.vocabulary import refuse_unknown
+from detent.model.errors import InvalidInput
+from detent.model.job import JobSpec
 from detent.store.jobs import RequestKey
 
+NULL = msgspec.Raw(b"null")
+_DEFAULTS = {field.name: field.default for field in msgspec.structs.fields(JobSpec)}
 _encode = msgspec.json.Encoder(order="deterministic").encode
 
 
 def definition_hash(definition: Definition) -> bytes:
     """The same for two bodies that mean the same job: spelling and order of fields do not matter."""
-    payload = msgspec.json.decode(definition.payload)
-    return _hash([definition.spec, payload])
+    spec = definition.spec
+    # Without defaults, whether they were said or not: a later version's new fields change no hash either.
+    said = {
+        name: value for name, value in msgspec.structs.asdict(spec).items() if value != _DEFAULTS.get(name)
+    }
+    return _hash([said, msgspec.json.decode(definition.payload)])
 
 
 def body_hash(body: Any) -> bytes:
@@ -33,6 +44,23 @@ def one_key(field: str | None, header: str | None, refusals: Refusals) -> str | 
     if field is not None and header is not None and field != header:
         refusals.add("idempotency_key", "differs from the Idempotency-Key header", "conflicting_fields")
     return field if field is not None else header
+
+
+async def action_key(request: AnyRequest) -> str | None:
+    """The key of an action, from its header or its body, which has no other field."""
+    header = header_key(request.headers)
+    fields = await read_object(request, optional=True)
+    refusals = Refusals()
+    refuse_unknown(fields, ("idempotency_key",), refusals)
+    given = value_of(fields.get("idempotency_key", NULL), "idempotency_key", refusals)
+    if given is not None:
+        try:
+            given = text("idempotency_key", given)
+        except InvalidInput as refusal:
+            refusals.take(refusal)
+    key = one_key(given, header, refusals)
+    refusals.raise_any()
+    return key
 
 
 def _hash(value: Any) -> bytes:

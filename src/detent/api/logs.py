@@ -35,7 +35,7 @@ async def logs(request: AnyRequest) -> Response[bytes] | Stream:
     if not follow:
         pieces = all_logs(state.database, state.tenant, found, state.clock.now())
         whole = "".join([piece.text async for piece in pieces])
-        return Response(whole.encode(), media_type="text/plain; charset=utf-8")
+        return Response(whole.encode(), media_type="text/plain")
     after = _place(request.headers.get("last-event-id"))
     headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
     return Stream(_follow(state, found, after), media_type="text/event-stream", headers=headers)

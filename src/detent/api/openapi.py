@@ -10,7 +10,7 @@ from functools import cache
 from typing import Any
 
 from detent import __version__
-from detent.api.operations import JSON, OPERATIONS, Operation
+from detent.api.operations import EVENTS, JSON, OPERATIONS, Operation
 from detent.api.problem import PROBLEM
 from detent.api.schemas import COMPONENTS, TEXT, Schema, ref
 
@@ -32,7 +32,7 @@ KEY_HEADER: Schema = {
     "name": "Idempotency-Key",
     "in": "header",
     "required": False,
-    "schema": {"type": "string", "minLength": 1, "maxLength": 255, "pattern": r"^[\x21-\x7e]+$"},
+    "schema": {"type": "string", "minLength": 1, "maxLength": 255, "pattern": "^[ -~]+$"},
     "description": "The same key again answers what the first request did, and does nothing",
 }
 
@@ -78,15 +78,24 @@ def _parameters(operation: Operation) -> list[Schema]:
         for part in operation.path.split("/")
         if part.startswith("{")
     ]
-    found += [{"name": name, "in": "query", "schema": schema} for name, schema in operation.query]
+    found += [
+        # Sent empty it is one that was not filled in.
+        {"name": name, "in": "query", "schema": schema, "allowEmptyValue": True}
+        for name, schema in operation.query
+    ]
     return [*found, KEY_HEADER] if operation.keyed else found
+
+
+def _shape(media: str, name: str) -> Schema:
+    if media == EVENTS:  # of each event
+        return ref("LogEvent")
+    return ref(name) if name else TEXT
 
 
 def _responses(operation: Operation) -> dict[str, Any]:
     responses: dict[str, Any] = {}
     for status, name in operation.answers:
-        schema = ref(name) if name else TEXT
-        content = {media: {"schema": schema} for media in operation.media}
+        content = {media: {"schema": _shape(media, name)} for media in operation.media}
         responses[str(status)] = {"description": operation.summary, "content": content}
     for status in sorted({*operation.problems, 405, 500}):
         responses[str(status)] = {

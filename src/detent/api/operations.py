@@ -16,6 +16,7 @@ from detent.api.schemas import (
 )
 
 JSON = "application/json"
+EVENTS = "text/event-stream"
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,7 +189,7 @@ OPERATIONS = (
         ((200, ""),),
         query=(("follow", FLAG),),
         problems=(*READ, 422),
-        media=("text/plain", "text/event-stream"),
+        media=("text/plain", EVENTS),
     ),
     Operation(
         "post",
@@ -196,6 +197,8 @@ OPERATIONS = (
         "cancelExecution",
         "Cancel an open execution",
         ((200, "Execution"),),
+        "Action",
+        body_needed=False,
         problems=ACT,
         keyed=True,
     ),
@@ -254,11 +257,45 @@ OPERATIONS = (
     ),
     Operation(
         "get",
+        "/api/v1/fleet/nodes",
+        "listNodes",
+        "Scheduler nodes: those that live, then those that ended of late",
+        ((200, "Nodes"),),
+        query=(LIMIT,),
+        problems=LIST,
+    ),
+    Operation(
+        "get",
+        "/api/v1/fleet/shards",
+        "listShards",
+        "All shards with owner, epoch and lag",
+        ((200, "Shards"),),
+        problems=LIST,
+    ),
+    Operation(
+        "get",
+        "/api/v1/fleet/workers",
+        "listWorkers",
+        "Workers: those that live, then those that ended of late",
+        ((200, "Workers"),),
+        query=(LIMIT,),
+        problems=LIST,
+    ),
+    Operation(
+        "get",
         "/api/v1/stats/overview",
         "overview",
         "Figures about the whole",
         ((200, "Overview"),),
         problems=LIST,
+    ),
+    Operation(
+        "get",
+        "/api/v1/openapi.json",
+        "contract",
+        "This document",
+        ((200, "Document"),),
+        problems=(403,),
     ),
     Operation("get", "/healthz", "health", "This process answers", ((200, "Health"),), problems=(403,)),
     Operation(

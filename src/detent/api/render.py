@@ -14,6 +14,7 @@ from detent.model.job import Job, PythonTask, Task
 from detent.store.alerts import Alert
 from detent.store.dead_letters import DeadLetter
 from detent.store.executions import Detail
+from detent.store.fleet import NodeRow, ShardRow, WorkerRow
 from detent.store.jobs import Fire
 from detent.store.stats import CAP, Fleet, Overview
 from detent.when.instant import format_instant
@@ -167,6 +168,54 @@ def alert(one: Alert) -> dict[str, Any]:
         "times": one.times,
         "raised_at": instant(one.raised_at),
         "last_at": instant(one.last_at),
+    }
+
+
+def node(one: NodeRow) -> dict[str, Any]:
+    return {
+        "node_id": one.node_id,
+        "host": one.host,
+        "pid": one.pid,
+        "live": one.live,
+        "standby": one.standby,
+        "leaving": one.leaving,
+        "shards": one.shards,
+        "lag_ms": round(one.lag_ms, 3),
+        "skew_ms": None if one.skew_ms is None else round(one.skew_ms, 3),
+        "beat_at": instant(one.beat_at),
+        "started_at": instant(one.started_at),
+        "ended_at": instant(one.ended_at),
+    }
+
+
+def shard(one: ShardRow, now: datetime) -> dict[str, Any]:
+    behind = _between(one.next_due_at, now)
+    return {
+        "shard": one.shard,
+        "node_id": one.node_id,
+        "epoch": one.epoch,
+        "expires_at": instant(one.expires_at),
+        "next_due_at": instant(one.next_due_at),
+        "lag_ms": max(0.0, behind) if behind is not None else 0.0,
+    }
+
+
+def worker(one: WorkerRow) -> dict[str, Any]:
+    return {
+        "worker_id": one.worker_id,
+        "name": one.name,
+        "host": one.host,
+        "pid": one.pid,
+        "status": one.status,
+        "live": one.live,
+        "pools": one.pools,
+        "slots": one.slots,
+        "in_flight": one.in_flight,
+        "tasks": one.tasks,
+        "stale_writes": one.stale_writes,
+        "beat_at": instant(one.beat_at),
+        "started_at": instant(one.started_at),
+        "ended_at": instant(one.ended_at),
     }
 
 

@@ -10,19 +10,20 @@ import msgspec
 from litestar import Response, post
 
 from detent.api import render, values
-from detent.api.body import AnyRequest, Fields, read_object
+from detent.api.body import AnyRequest, Fields, read_object, value_of
 from detent.api.job_fields import read_definition
 from detent.api.refusals import Refusals
 from detent.api.state import state_of
 from detent.api.vocabulary import refuse_unknown
 from detent.model.errors import InvalidInput
 from detent.model.job import JobSpec
+from detent.when.instant import parse_instant
 from detent.when.of import rule_of
 from detent.when.rule import fires
 from detent.when.words import in_words
 
 SCHEDULE_FIELDS = ("cron", "every", "scheduled_at", "delay", "at", "schedule", "timezone", "dst", "type")
-LATER = ("calendar", "jitter_seconds", "window_seconds", "start_at", "end_at", "max_runs")
+LATER = ("event", "calendar", "jitter_seconds", "window_seconds", "start_at", "end_at", "max_runs")
 COUNT, MOST = 10, 1_000
 
 
@@ -32,13 +33,16 @@ async def preview(request: AnyRequest) -> Response[bytes]:
     fields = await read_object(request)
     refusals = Refusals()
     refuse_unknown(fields, (*SCHEDULE_FIELDS, *LATER, "from", "count"), refusals)
-    after = _read(fields, "from", refusals, values.instant) or state.clock.now()
+    after = _read(fields, "from", refusals, parse_instant) or state.clock.now()
     count = _read(fields, "count", refusals, lambda name, value: values.whole(name, value, 1, MOST)) or COUNT
     spec = _spec(fields, refusals)
     refusals.raise_any()
     assert spec is not None
-    # An interval counts from where the preview begins, as a job made then would.
-    rule = rule_of(spec, after)
+    try:
+        # Delays and intervals count from where the preview begins, as those of a job made then would.
+        rule = rule_of(spec, values.to_millisecond(after))
+    except OverflowError:
+        raise InvalidInput.of("from", "is too close to the end of the year 9999", "out_of_range") from None
     body = {
         "fires": [render.instant(at) for at in islice(fires(rule, after), count)],
         "description": in_words(rule),
@@ -49,7 +53,7 @@ async def preview(request: AnyRequest) -> Response[bytes]:
 def _read(fields: Fields, name: str, refusals: Refusals, read: Any) -> Any:
     if name not in fields:
         return None
-    value = msgspec.json.decode(fields[name])
+    value = value_of(fields[name], name, refusals)
     if value is None:
         return None
     try:

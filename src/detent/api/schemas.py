@@ -107,13 +107,13 @@ SCHEDULE: Schema = {
     "schedule": or_null({**TEXT, "description": "Another spelling of scheduled_at or cron"}),
     "type": or_null(words(*TYPES)),
     "timezone": or_null({**TEXT, "description": "IANA name; default UTC", "example": "Europe/Berlin"}),
-    "dst": or_null(ref("Dst")),
+    "dst": or_null(ref("GivenDst")),
 }
 
 DEFINITION: Schema = {
     "name": or_null(NAME),
     "task": {"anyOf": [NAME, ref("PythonTask"), ref("ShellTask"), {"type": "null"}]},
-    "payload": {"description": "Any JSON, 256 KiB at most"},
+    "payload": {"description": "Any JSON, 256 KiB and 200 levels at most"},
     "config": {"description": "Another spelling of payload"},
     "params": {"description": "Another spelling of payload"},
     **SCHEDULE,
@@ -248,6 +248,51 @@ ALERT = answer(
     }
 )
 
+NODE = answer(
+    {
+        "node_id": UUID,
+        "host": TEXT,
+        "pid": WHOLE,
+        "live": FLAG,
+        "standby": FLAG,
+        "leaving": FLAG,
+        "shards": WHOLE,
+        "lag_ms": {**NUMBER, "description": "How late its last fires were"},
+        "skew_ms": or_null({**NUMBER, "description": "How far its host's clock is ahead of the database's"}),
+        "beat_at": INSTANT,
+        "started_at": INSTANT,
+        "ended_at": or_null(INSTANT),
+    }
+)
+SHARD = answer(
+    {
+        "shard": WHOLE,
+        "node_id": or_null(UUID),
+        "epoch": WHOLE,
+        "expires_at": or_null(INSTANT),
+        "next_due_at": or_null(INSTANT),
+        "lag_ms": {**NUMBER, "description": "How long its first due timer has waited"},
+    }
+)
+WORKER = answer(
+    {
+        "worker_id": UUID,
+        "name": TEXT,
+        "host": TEXT,
+        "pid": WHOLE,
+        "status": words("live", "draining", "stopped", "lost"),
+        "live": FLAG,
+        "pools": {"type": "array", "items": TEXT},
+        "slots": WHOLE,
+        "in_flight": WHOLE,
+        "tasks": {"type": "array", "items": TEXT},
+        "stale_writes": WHOLE,
+        "beat_at": INSTANT,
+        "started_at": INSTANT,
+        "ended_at": or_null(INSTANT),
+    }
+)
+
 LETTER_STATUSES = ("waiting", "replayed", "discarded")
 LETTER: Schema = {
     "execution_id": UUID,
@@ -273,6 +318,7 @@ def list_of(name: str) -> Schema:
 
 COMPONENTS: dict[str, Schema] = {
     "Dst": request({"gap": words(*GAPS), "fold": words(*FOLDS)}),
+    "GivenDst": request({"gap": or_null(words(*GAPS)), "fold": or_null(words(*FOLDS))}),
     "PythonTask": PYTHON_TASK,
     "ShellTask": SHELL_TASK,
     "NewJob": {
@@ -292,7 +338,7 @@ COMPONENTS: dict[str, Schema] = {
         "jobs",
     ),
     "Preview": request(PREVIEW),
-    "Action": request({"idempotency_key": KEY}),
+    "Action": request({"idempotency_key": or_null(KEY)}),
     "Job": JOB,
     "Jobs": list_of("Job"),
     "MadeJobs": answer({"items": {"type": "array", "items": ref("Job")}}),
@@ -302,13 +348,25 @@ COMPONENTS: dict[str, Schema] = {
     "Attempt": ATTEMPT,
     "Execution": EXECUTION,
     "Executions": list_of("Execution"),
+    "LogEvent": answer(
+        {
+            "event": words("log", "end"),
+            "id": {**TEXT, "description": "Where it stands: send it as Last-Event-ID to go on behind it"},
+            "data": {
+                **TEXT,
+                "contentMediaType": "application/json",
+                "description": "log: {attempt, seq, stream, logged_at, text}; end: {status}",
+            },
+        },
+        "id",
+    ),
     "Fire": FIRE,
     "Fires": list_of("Fire"),
     "Instants": answer({"fires": {"type": "array", "items": INSTANT}, "description": TEXT}),
     "Fleet": FLEET,
     "Overview": answer(
         {
-            "jobs": COUNTS,
+            "jobs": {**COUNTS, "description": "`scheduled` counts those with a next instant"},
             "executions": answer({"open": COUNTS, "closed_last_hour": COUNTS, "closed_last_day": COUNTS}),
             "due": answer({"next_minute": WHOLE, "next_hour": WHOLE}),
             "fleet": ref("Fleet"),
@@ -319,6 +377,12 @@ COMPONENTS: dict[str, Schema] = {
         }
     ),
     "Alert": ALERT,
+    "Node": NODE,
+    "Nodes": list_of("Node"),
+    "Shard": SHARD,
+    "Shards": list_of("Shard"),
+    "Worker": WORKER,
+    "Workers": list_of("Worker"),
     "DeadLetter": answer(LETTER),
     "DeadLetters": list_of("DeadLetter"),
     "OpenedDeadLetter": answer(
@@ -331,6 +395,7 @@ COMPONENTS: dict[str, Schema] = {
     ),
     "Replay": request({"payload": {"description": "Instead of its own"}, "reason": NOTE}),
     "Discard": request({"reason": NOTE}),
+    "Document": {"type": "object", "description": "OpenAPI 3.1"},
     "Health": answer({"status": words("ok")}),
     "Readiness": answer(
         {"status": words("ready"), "scheduler": FLAG, "workers": FLAG, "fleet": ref("Fleet")}

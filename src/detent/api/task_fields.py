@@ -34,7 +34,10 @@ def read_task(field: str, value: Any, refusals: Refusals) -> Task | None:
     kind = value.get("kind")
     if kind == "python":
         refuse_unknown(value, ("kind", "name"), refusals, f"{field}.")
-        return _taken(lambda: PythonTask(values.text(f"{field}.name", value.get("name"))), refusals)
+        if value.get("name") is None:
+            refusals.add(f"{field}.name", "is needed: the name of a registered task", "required")
+            return None
+        return _taken(lambda: PythonTask(values.text(f"{field}.name", value["name"])), refusals)
     if kind == "shell":
         refuse_unknown(value, ("kind", "command", "env", "cwd"), refusals, f"{field}.")
         return _shell(field, value, refusals)
@@ -57,7 +60,7 @@ def _taken(read: Callable[[], T], refusals: Refusals) -> T | None:
 
 def _shell(field: str, value: dict[str, Any], refusals: Refusals) -> ShellTask | None:
     command = _taken(lambda: _command(f"{field}.command", value.get("command")), refusals)
-    env = _taken(lambda: _env(f"{field}.env", value.get("env") or {}), refusals)
+    env = _taken(lambda: _env(f"{field}.env", value.get("env")), refusals)
     cwd = value.get("cwd")
     if cwd is not None:
         cwd = _taken(lambda: values.text(f"{field}.cwd", cwd, LONGEST_PATH), refusals)
@@ -79,6 +82,8 @@ def _command(field: str, value: Any) -> str | tuple[str, ...]:
 
 
 def _env(field: str, value: Any) -> dict[str, str]:
+    if value is None:
+        return {}
     if not isinstance(value, dict):
         raise values.refuse(field, "must be an object of strings", "wrong_type")
     if len(value) > MOST_VARIABLES:

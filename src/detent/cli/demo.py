@@ -150,12 +150,12 @@ def _change(client: Client, name: str, execution: Execution, tally: Tally) -> No
 
 
 def _said(client: Client, execution: Execution) -> str:
-    """Its result, or else what it wrote."""
+    """What it wrote, or else its result."""
     with contextlib.suppress(ClientError):
-        whole = client.execution(execution.execution_id)
-        if whole.result is not None:
-            return str(whole.result)
-        return client.logs(execution.execution_id).strip()
+        written = client.logs(execution.execution_id).strip()
+        if written:
+            return written.splitlines()[-1]
+        return str(client.execution(execution.execution_id).result)
     return ""
 
 

@@ -26,6 +26,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "job": ("detent.cli.job:job", "Create, list, show, pause, resume, cancel and run jobs."),
     "execution": ("detent.cli.execution:execution", "List and show executions, read their logs, cancel."),
     "dead-letter": ("detent.cli.dead_letter:dead_letter", "List, show, replay and discard dead letters."),
+    "fleet": ("detent.cli.fleet:fleet", "Show scheduler nodes, shards and workers."),
     "when": ("detent.cli.when:when", "Explain a schedule: when would it run?"),
     "api": ("detent.cli.serve:api", "Run the HTTP server alone."),
     "scheduler": ("detent.cli.serve:scheduler", "Run a scheduler alone."),

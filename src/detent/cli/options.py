@@ -27,12 +27,21 @@ _OPTIONS: dict[str, tuple[tuple[str, ...], str, str]] = {
     "heartbeat": (("--heartbeat",), "SECONDS", "A worker says this often that it lives."),
     "lease": (("--lease",), "SECONDS", "A worker silent for this long is taken for lost."),
     "grace": (("--grace",), "SECONDS", "On stop, running work gets this long before it is handed back."),
+    "standby": (("--standby",), "", "Own nothing while another scheduler that is not on standby lives."),
+    "retention_days": (("--retention-days",), "N", "Drop history older than this; 0 keeps it for ever."),
+    "allow_private_callbacks": (
+        ("--allow-private-callbacks",),
+        "",
+        "Send callbacks to private addresses too.",
+    ),
     "log_level": (("--log-level",), "|".join(LOG_LEVELS), "What to say on standard error."),
     "log_format": (("--log-format",), "|".join(LOG_FORMATS), "Lines for people or for machines."),
 }
 EVERY_ROLE = ("data", "database", "log_level", "log_format")
 WORKER = ("imports", "slots", "pools", "heartbeat", "lease", "grace")
 API = ("host", "port")
+KEEPER = ("heartbeat", "lease", "retention_days", "allow_private_callbacks")
+FLAGS = ("standby", "allow_private_callbacks")
 
 
 def settings(*names: str) -> Callable[[F], F]:
@@ -41,10 +50,19 @@ def settings(*names: str) -> Callable[[F], F]:
     def decorate(function: F) -> F:
         for name in reversed(names):
             declarations, metavar, text = _OPTIONS[name]
-            many = name in ("imports", "pools")
-            option = click.option(
-                *declarations, metavar=metavar, multiple=many, default=None, help=f"{text}  {_origin(name)}"
-            )
+            if name in FLAGS:
+                option = click.option(
+                    *declarations, is_flag=True, default=None, help=f"{text}  {_origin(name)}"
+                )
+            else:
+                many = name in ("imports", "pools")
+                option = click.option(
+                    *declarations,
+                    metavar=metavar,
+                    multiple=many,
+                    default=None,
+                    help=f"{text}  {_origin(name)}",
+                )
             function = option(function)
         return function
 
@@ -55,6 +73,8 @@ def _origin(name: str) -> str:
     default = _DEFAULTS.server_url if name == "url" else getattr(_DEFAULTS, name)
     if isinstance(default, tuple):
         default = ",".join(default)
+    if isinstance(default, bool):
+        default = ""
     if isinstance(default, float):
         default = f"{default:g}"
     shown = "" if default in (None, "") else f"; default {default}"

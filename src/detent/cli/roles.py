@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import signal
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
 from detent.cli.wiring import PostgresPort, PostgresPulse
 from detent.execute.port import Pulse
@@ -15,7 +16,9 @@ from detent.finish.rescuer import Rescuer
 from detent.finish.timeouts import TimeoutKeeper
 from detent.fire.firer import Firer
 from detent.fire.node import Node
+from detent.model.errors import StoreUnavailable
 from detent.observe.clockwatch import ClockWatch
+from detent.observe.fleet import FleetSweeper
 from detent.observe.partitions import PartitionKeeper
 from detent.runtime.clock import Clock
 from detent.runtime.config import Config, inherited
@@ -25,6 +28,8 @@ from detent.store import timers
 from detent.store.database import Database
 from detent.store.migrate import check
 
+log = logging.getLogger("detent.roles")
+
 Ready = Callable[[str], None]
 
 OPEN_PATIENCE = 30.0
@@ -32,12 +37,20 @@ OPEN_PATIENCE = 30.0
 
 async def run_scheduler(config: Config, url: str, ready: Ready) -> None:
     async with _role(url, "scheduler", size=3, hot=True) as (database, clock, notifier):
-        node = Node(database, clock, changed=lambda: firer.reload())
-        firer = Firer(database, clock, node, notifier)
+        node = Node(
+            database,
+            clock,
+            lambda gained: firer.shards_gained(gained),
+            standby=config.standby,
+            lag_ms=lambda: firer.lag_ms,
+        )
+        firer = Firer(database, clock, node, notifier, lambda: watch.wake())
+        watch = ClockWatch(database, clock, firer.clock_jumped)
         listener = Listener(database, {TIMERS: firer.hear}, firer.reload)
         await node.run_once()
         ready(f"scheduler: owns {len(node.epochs)} shards")
-        await _serve([ClockWatch(database, clock, firer.clock_jumped), notifier, node, listener, firer])
+        services = [watch, notifier, node, listener, firer]
+        await _serve(services, node.hand_over)
 
 
 async def run_worker(config: Config, url: str, ready: Ready) -> None:
@@ -69,8 +82,9 @@ async def run_keeper(config: Config, url: str, ready: Ready) -> None:
                 ClockWatch(database, clock),
                 notifier,
                 Rescuer(database, clock, notifier),
-                TimeoutKeeper(database, clock),
-                PartitionKeeper(database, clock),
+                TimeoutKeeper(database, clock, notifier),
+                PartitionKeeper(database, clock, config.retention_days),
+                FleetSweeper(database),
                 CallbackSender(database, allow_private=config.allow_private_callbacks),
             ]
         )
@@ -113,5 +127,22 @@ def _stop_on_signals() -> asyncio.Event:
     return stop
 
 
-async def _serve(services: Sequence[Service]) -> None:
-    await run_services(services, _stop_on_signals())
+async def _serve(services: Sequence[Service], first: Callable[[], Awaitable[None]] | None = None) -> None:
+    """Run services until a signal; `first` is what is done while they still run."""
+    asked = _stop_on_signals()
+    if first is None:
+        await run_services(services, asked)
+        return
+    stop = asyncio.Event()
+
+    async def end() -> None:
+        await asked.wait()
+        try:
+            await first()
+        except StoreUnavailable as error:
+            log.warning("stopping without a hand-over: %s", error)
+        stop.set()
+
+    async with asyncio.TaskGroup() as group:
+        group.create_task(end())
+        group.create_task(run_services(services, stop))

@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from detent.cli.exits import code_of, lines_of
-from detent.cli.options import API, EVERY_ROLE, WORKER, settings
+from detent.cli.options import API, EVERY_ROLE, KEEPER, WORKER, settings
 from detent.model.errors import DetentError, StartupError
 from detent.runtime import logs
 from detent.runtime.bond import Bond
@@ -36,7 +36,7 @@ def api(**flags: Any) -> int:
 
 
 @click.command(epilog=EXAMPLES.format(role="scheduler", more=""))
-@settings(*EVERY_ROLE)
+@settings(*EVERY_ROLE, "standby")
 def scheduler(**flags: Any) -> int:
     """Run a scheduler alone: it fires what is due."""
     return _run("scheduler", flags)
@@ -53,7 +53,7 @@ def worker(**flags: Any) -> int:
 
 
 @click.command(epilog=EXAMPLES.format(role="keeper", more=""))
-@settings(*EVERY_ROLE, "heartbeat", "lease")
+@settings(*EVERY_ROLE, *KEEPER)
 def keeper(**flags: Any) -> int:
     """Run a keeper alone: it rescues the work of lost workers and tends the history."""
     return _run("keeper", flags)

@@ -1,15 +1,15 @@
 """The worker's port on PostgreSQL: claims by `dispatch`, endings by `finish`, the rest straight to the store.
 
-A claim whose answer was lost has taken rows that this worker knows nothing of. After any claim that failed,
-at whichever of its statements, the next one first hands back what the store says we hold and we know
-nothing about; so does the end of the worker.
+A claim whose answer was lost has taken rows that this worker knows nothing of. After any failed claim the
+next one first hands back what the store says we hold and we know nothing about; so does the worker's end.
+
+What is handed back and was asked to cancel meanwhile is over: no worker has it any more, so it is closed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import timedelta
-from typing import NamedTuple
 from uuid import UUID
 
 from detent.dispatch.claimer import Claimer
@@ -19,7 +19,8 @@ from detent.model.work import Beat, Claim, Finished, LogChunk, Orders, WorkerInf
 from detent.runtime.clock import Clock
 from detent.runtime.notify import Notifier
 from detent.store import work
-from detent.store.database import Connection, Database, Dedicated
+from detent.store.database import Database, Dedicated
+from detent.store.partitions import with_partitions
 from detent.store.sql import Queries
 from detent.store.work import Closing, Pair, Returning
 
@@ -28,22 +29,13 @@ queries = Queries.load()
 CANCELLED = "cancelled on request"
 
 
-class Unstarted(NamedTuple):
-    """A claim that goes back."""
-
-    execution_id: UUID
-    attempt: int
-    token: int
-    callback_url: str | None
-
-
 class PostgresPort:
     def __init__(self, database: Database, clock: Clock, notifier: Notifier) -> None:
         self._database = database
         self._clock = clock
         self._notifier = notifier
         self._claimer = Claimer(database)
-        self._recorder = Recorder(database)
+        self._recorder = Recorder(database, notifier.queue_later)
         self._held: set[Pair] = set()
         self._doubt = False
 
@@ -55,22 +47,23 @@ class PostgresPort:
     async def claim(self, worker_id: UUID, pools: Sequence[str], limit: int) -> list[Claim]:
         if self._doubt:
             await self._hand_back_unknown(worker_id)
-        self._doubt = True  # until the last answer is here
-        claims = await self._claimer.claim(worker_id, pools, limit)
-        self._doubt = False
+        try:
+            claims = await self._claimer.claim(worker_id, pools, limit)
+        except BaseException:  # whatever it was: rows may be ours by now, and we do not know them
+            self._doubt = True
+            raise
         self._held.update((claim.execution_id, claim.attempt) for claim in claims)
         return claims
 
     async def _hand_back_unknown(self, worker_id: UUID) -> None:
-        async with self._database.transaction() as connection:
-            rows = await connection.fetch(queries.rows_of_worker, worker_id)
-            unknown = [
-                Unstarted(r["execution_id"], r["attempt"], r["token"], r["callback_url"])
-                for r in rows
-                if (r["execution_id"], r["attempt"]) not in self._held
-            ]
-            if unknown:
-                await self._put_back(connection, unknown)
+        rows = await self._database.fetch(queries.rows_of_worker, worker_id)
+        unknown = [
+            (r["execution_id"], r["attempt"], r["token"], r["callback_url"])
+            for r in rows
+            if (r["execution_id"], r["attempt"]) not in self._held
+        ]
+        if unknown:
+            await self._put_back(unknown)
         self._doubt = False
 
     async def finish(self, batch: Sequence[Finished]) -> set[Pair]:
@@ -79,44 +72,30 @@ class PostgresPort:
         return recorded
 
     async def release(self, worker_id: UUID, claims: Sequence[Claim]) -> None:
-        rows = [Unstarted(c.execution_id, c.attempt, c.token, c.spec.callback_url) for c in claims]
-        await self._put_back(self._database, rows)
+        await self._put_back([(c.execution_id, c.attempt, c.token, c.spec.callback_url) for c in claims])
         self._held.difference_update((c.execution_id, c.attempt) for c in claims)
         self._notifier.queue({c.spec.pool for c in claims})
 
-    async def _put_back(self, db: Database | Connection, rows: Sequence[Unstarted]) -> None:
-        now, rows = self._clock.now(), sorted(rows)
-        done = await work.put_back(
-            db,
-            [
-                Returning(*row[:3], "queued", "released", None, now, None, timedelta(0), 0, "handed back")
-                for row in rows
-            ],
-        )
-        # What is left was asked to cancel meanwhile, or is not ours; the fence of the closing tells which.
-        left = [row for row in rows if row[:2] not in done]
-        if left:
-            await work.close(
-                db,
-                [
-                    Closing(
-                        *row[:3],
-                        "cancelled",
-                        "released",
-                        None,
-                        now,
-                        None,
-                        None,
-                        row.callback_url,
-                        0,
-                        CANCELLED,
-                    )
-                    for row in left
-                ],
-            )
+    async def _put_back(self, rows: Sequence[tuple[UUID, int, int, str | None]]) -> None:
+        now = self._clock.now()
+        rows = sorted(rows, key=lambda row: row[0].bytes)
+        back = [
+            Returning(*row[:3], "queued", "released", None, now, None, timedelta(0), 0, "handed back")
+            for row in rows
+        ]
+        done = await work.put_back(self._database, back)
+        cancelled = [
+            Closing(*row[:3], "cancelled", "cancelled", None, now, None, None, row[3], 0, CANCELLED)
+            for row in rows
+            if (row[0], row[1]) not in done
+        ]
+        if cancelled:  # or not ours any more, which the fence tells apart
+            await work.close(self._database, cancelled)
 
     async def log(self, chunks: Sequence[LogChunk]) -> set[Pair]:
-        leased = await work.append_logs(self._database, chunks)
+        leased = await with_partitions(
+            self._database, self._clock.now(), lambda: work.append_logs(self._database, chunks)
+        )
         return {(c.execution_id, c.attempt) for c in chunks} - leased
 
     async def stop(self, worker_id: UUID) -> None:

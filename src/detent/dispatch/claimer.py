@@ -2,12 +2,18 @@
 
 A claim statement reads only `live`. Definitions are immutable, so they are fetched once per revision and
 kept; a queue of a million executions of one job costs one read of its payload.
+
+A definition that this program cannot read (a newer one wrote it) harms its own execution only: that one is
+handed back, uncounted, and waits a while for a worker that can.
 """
 
 from __future__ import annotations
 
+import logging
 from collections import OrderedDict
 from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from operator import itemgetter
 from uuid import UUID
 
 import msgspec
@@ -15,14 +21,19 @@ from msgspec.structs import replace
 
 from detent.model.job import JobSpec
 from detent.model.work import Claim
-from detent.store import work
+from detent.store import timers, work
 from detent.store.database import Database, Record
+from detent.store.work import Returning
+
+log = logging.getLogger("detent.claimer")
 
 KEEP_DEFINITIONS = 10_000
 # Large payloads are not worth keeping for a second execution that may never come.
 KEEP_PAYLOAD = 4096
+SET_ASIDE = timedelta(seconds=60)
 
 _decode = msgspec.json.Decoder(JobSpec).decode
+_order = itemgetter(7, 8)  # class, rank
 Definition = tuple[JobSpec, str]
 
 
@@ -38,17 +49,18 @@ class Claimer:
                 rows += await work.claim(self._database, worker_id, pool, limit - len(rows))
         if not rows:
             return []
-        found = await self._look_up({(row["job_id"], row["revision"]) for row in rows})
-        rows.sort(key=lambda row: (row["class"], row["rank"]))
+        rows.sort(key=_order)
+        wanted = {(row[1], row[6]) for row in rows}
+        found = await self._look_up(wanted)
+        if len(found) < len(wanted):
+            await self._set_aside([row for row in rows if (row[1], row[6]) not in found])
+            rows = [row for row in rows if (row[1], row[6]) in found]
+        # By position: a row is taken apart once for every execution, and each name would be a look-up.
         claims = [
-            Claim(
-                row["execution_id"], row["job_id"], row["attempt"], row["token"], row["failures"],
-                row["scheduled_for"], row["revision"], *found[row["job_id"], row["revision"]],
-                row["deadline_at"],
-            )
-            for row in rows
-        ]  # fmt: skip
-        own = [row["execution_id"] for row in rows if row["own_input"]]
+            Claim(execution, job, attempt, token, failures, due, revision, *found[job, revision], deadline)
+            for execution, job, attempt, token, failures, due, revision, _, _, deadline, _ in rows
+        ]
+        own = [row[0] for row in rows if row[10]]
         return await self._with_inputs(claims, own) if own else claims
 
     async def _with_inputs(self, claims: list[Claim], own: list[UUID]) -> list[Claim]:
@@ -58,6 +70,17 @@ class Claimer:
             for claim in claims
         ]
 
+    async def _set_aside(self, rows: Sequence[Record]) -> None:
+        now = datetime.fromtimestamp(0, UTC) + timedelta(microseconds=await timers.clock_us(self._database))
+        back = [
+            Returning(
+                row["execution_id"], row["attempt"], row["token"], "queued", "released", None, now, None,
+                SET_ASIDE, 0, "the worker that claimed it cannot read its definition",
+            )
+            for row in sorted(rows, key=lambda row: row["execution_id"].bytes)
+        ]  # fmt: skip
+        await work.put_back(self._database, back)
+
     async def _look_up(self, wanted: set[tuple[UUID, int]]) -> dict[tuple[UUID, int], Definition]:
         kept = self._definitions
         found = {key: kept[key] for key in wanted if key in kept}
@@ -65,7 +88,11 @@ class Claimer:
         if unknown:
             for row in await work.definitions(self._database, unknown):
                 key = (row["job_id"], row["revision"])
-                found[key] = (_decode(row["spec"]), row["payload"])
+                try:
+                    found[key] = (_decode(row["spec"]), row["payload"])
+                except msgspec.DecodeError as error:
+                    log.error("revision %d of job %s cannot be read: %s", key[1], key[0], error)
+                    continue
                 if len(row["payload"]) <= KEEP_PAYLOAD:
                     kept[key] = found[key]
             while len(kept) > KEEP_DEFINITIONS:

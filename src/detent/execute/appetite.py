@@ -4,6 +4,11 @@ Free slots always. Beyond them it claims ahead, so that a lane that finishes fin
 memory, but only what will start at once: work that waits here is work that an idle worker elsewhere cannot
 take. So the prefetch follows the pace: as many as ended lately in the time one may reasonably wait, and
 never more than there are slots. A worker of hour-long jobs prefetches nothing.
+
+The next claim is under way before the last one is used up. Attempts that suspend fill the slots, and then it
+is time when half of the prefetched ones are left. Attempts that never suspend leave the slots empty and go
+through memory at full pace: then it is time as soon as there is room for a whole prefetch, because a claim
+takes as long as running what it brings.
 """
 
 from __future__ import annotations
@@ -40,3 +45,8 @@ class Appetite:
     def low_water(self) -> int:
         """Claim again when no more than this many are left in memory."""
         return self.prefetch // 2
+
+    @property
+    def low_flight(self) -> int:
+        """Claim again when no more than this many run or are left in memory; -1: that is no reason."""
+        return self._slots if self.prefetch == self._slots else -1

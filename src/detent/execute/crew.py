@@ -55,7 +55,9 @@ class Crew:
         self.running = 0
         self.called = 0
         self.ended = 0  # all attempts that ever ended here
-        self.low_water = 0  # call for more when the queue is down to this; -1: there is no more to be had
+        # Call for more when the queue, or all that is in flight, is down to this. -1: never.
+        self.low_water = 0
+        self.low_flight = -1
         self.moved_at = time.monotonic()  # when the queue last moved
         self.handed_back: list[Claim] = []
         self.quiet = asyncio.Event()
@@ -117,7 +119,8 @@ class Crew:
             self.desk.shipper.end(context.output, finished)
         elif finished is not None:
             self.desk.reporter.add(finished)
-        if len(self.queue) <= self.low_water:
+        queued = len(self.queue)
+        if queued <= self.low_water or queued + self.running <= self.low_flight:
             self.desk.hungry()
         if not self.running and not self.queue:
             self.desk.reporter.hurry()

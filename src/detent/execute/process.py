@@ -90,13 +90,14 @@ class Program:
         self._process: asyncio.subprocess.Process | None = None
         self._last = bytearray()
         self._pipes: list[_Pipe] = []
+        self._told_to_stop = False
 
     async def start(
         self, argv: Sequence[str], env: Mapping[str, str], cwd: str | None, stdin: BinaryIO
     ) -> None:
         self._pipes = [_Pipe(self._stdout), _Pipe(self._stderr)]
-        try:
-            self._process = await asyncio.create_subprocess_exec(
+        starting = asyncio.ensure_future(
+            asyncio.create_subprocess_exec(
                 *argv,
                 stdin=stdin,
                 stdout=self._pipes[0].writer,
@@ -105,6 +106,15 @@ class Program:
                 cwd=cwd,
                 start_new_session=True,
             )
+        )
+        try:
+            try:
+                self._process = await asyncio.shield(starting)
+            except asyncio.CancelledError:
+                # Told to stop while it came into being: only a program that is there can be ended with all
+                # of its children. `wait` then says that it was told.
+                self._told_to_stop = True
+                self._process = await starting
         except BaseException:
             self._close_pipes()
             raise
@@ -124,6 +134,8 @@ class Program:
     async def wait(self) -> int:
         """The first process's return code, negative for a signal, and with it all that it printed."""
         assert self._process is not None
+        if self._told_to_stop:
+            raise asyncio.CancelledError
         code = await self._process.wait()
         await self._read_on(PIPE_PATIENCE)
         return code

@@ -2,6 +2,12 @@
 
 A batch goes out when 500 have gathered, 2 ms after the first, or at once when the worker has nothing else
 to do: one commit then stands for hundreds of attempts under load, and a lone attempt waits for nobody.
+
+Two senders take turns: while one waits for its commit the other may send the next 500, so that the store
+does not stand still while we encode and decode. What is not yet 500 waits for the first to come back: small
+batches side by side would cost more than they gain. Batches are about different attempts, so their order
+means nothing.
+
 What the store did not record was stale: the attempt had been taken away. That is counted, never repeated.
 """
 
@@ -23,6 +29,7 @@ from detent.model.work import Finished
 log = logging.getLogger("detent.worker")
 
 BATCH = 500
+SENDERS = 2
 GATHER_SECONDS = 0.002
 
 # Past either of these the worker claims no more until the store has caught up.
@@ -42,6 +49,7 @@ class Reporter:
         self._due = asyncio.Event()
         self._empty = asyncio.Event()
         self._empty.set()
+        self._turn = asyncio.Lock()
         self._persistent = Persistent("ended attempts")
         self._unfit: set[tuple[UUID, int]] = set()
         self.recorded = 0
@@ -72,15 +80,31 @@ class Reporter:
         return len(self._waiting) + self._sending
 
     async def run(self) -> None:
+        """One sender; there may be SENDERS of them at once."""
         while True:
-            await self._some.wait()
-            if not self._due.is_set():
-                await self._gather()
-            batch = self._take()
-            await self._record(batch)
-            self._sending = 0
-            if not self._waiting:
-                self._empty.set()
+            async with self._turn:
+                batch = await self._next()
+            try:
+                await self._record(batch)
+            finally:
+                self._landed(len(batch))
+
+    async def _next(self) -> list[Finished]:
+        await self._some.wait()
+        if self._sending:
+            await self._due.wait()
+        elif not self._due.is_set():
+            await self._gather()
+        return self._take()
+
+    def _landed(self, size: int) -> None:
+        self._sending -= size
+        if self._sending:
+            return
+        if self._waiting:
+            self._due.set()  # they have waited for this batch, and that was long enough
+        else:
+            self._empty.set()
 
     async def drained(self, seconds: float) -> bool:
         """Wait until everything is recorded, but not longer than this."""
@@ -102,7 +126,7 @@ class Reporter:
     def _take(self) -> list[Finished]:
         waiting = self._waiting
         batch = [waiting.popleft() for _ in range(min(BATCH, len(waiting)))]
-        self._sending = len(batch)
+        self._sending += len(batch)
         if len(waiting) < BATCH:
             self._due.clear()
         if not waiting:
@@ -114,11 +138,13 @@ class Reporter:
         self._bytes -= sum(len(f.result) for f in batch if f.result is not None)
         self.recorded += len(recorded)
         if len(recorded) < len(batch):
-            self._tell_stale(batch, recorded | self._unfit)
-            self._unfit.clear()
+            self._tell_stale(batch, recorded)
 
     def _tell_stale(self, batch: list[Finished], recorded: set[tuple[UUID, int]]) -> None:
-        stale = [f.claim for f in batch if (f.claim.execution_id, f.claim.attempt) not in recorded]
+        known = recorded | self._unfit
+        pairs = {(f.claim.execution_id, f.claim.attempt): f.claim for f in batch}
+        self._unfit.difference_update(pairs)
+        stale = [claim for pair, claim in pairs.items() if pair not in known]
         if stale:
             self.stale_writes += len(stale)
             log.warning(

@@ -30,7 +30,7 @@ from detent.execute.logs import LogShipper
 from detent.execute.port import Port, PulseFactory
 from detent.execute.pulse import Heartbeat
 from detent.execute.registry import Registry, default_registry
-from detent.execute.report import Reporter
+from detent.execute.report import SENDERS, Reporter
 from detent.execute.shell import ShellExecutor
 from detent.execute.threads import Threads
 from detent.model.errors import StoreUnavailable
@@ -151,7 +151,7 @@ class Worker(Service):
             hungry=super().wake,
         )
         self._crew = Crew(self._config.slots, desk, variables)
-        for run in (self._reporter.run, self._shipper.run):
+        for run in (*[self._reporter.run] * SENDERS, self._shipper.run):
             self._tasks.append(asyncio.create_task(_kept_running(run)))
 
     async def _join(self) -> None:
@@ -190,7 +190,7 @@ class Worker(Service):
         if self._reporter.full or self._shipper.full:
             return HOLD_BACK
         limit = self._appetite.limit(time.monotonic(), crew.ended, crew.running, len(crew.queue))
-        crew.low_water = self._appetite.low_water
+        crew.low_water, crew.low_flight = self._appetite.low_water, self._appetite.low_flight
         return await self._claim(crew, limit) if limit > 0 else None
 
     async def _claim(self, crew: Crew, limit: int) -> float | None:
@@ -204,7 +204,7 @@ class Worker(Service):
             return None
         if 2 * len(claims) > limit or hints != self._hints:
             return 0
-        crew.low_water = -1  # there was no more: only a hint or the poll leads back here
+        crew.low_water = crew.low_flight = -1  # there was no more: only a hint or the poll leads back here
         return None
 
     async def _release(self) -> None:
@@ -254,7 +254,7 @@ class Worker(Service):
         crew = self._crew
         if crew is None:
             return
-        crew.low_water = -1
+        crew.low_water = crew.low_flight = -1
         crew.handed_back.extend(crew.take_queue())
         await self._settle("handing work back", self._release)
         if not await crew.calm(self._config.grace):

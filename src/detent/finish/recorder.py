@@ -28,8 +28,10 @@ _encode = msgspec.json.Encoder().encode
 
 
 class Recorder:
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, waits: Callable[[str, float], None] | None = None) -> None:
+        """`waits` is told the pool of each execution that waits for another attempt, and for how long."""
         self._database = database
+        self._waits = waits
 
     async def record(self, batch: Sequence[Finished]) -> set[Pair]:
         """Record what ended; answers the pairs recorded. The others are stale."""
@@ -76,6 +78,9 @@ class Recorder:
         waiting.sort(key=lambda pair: pair[0].execution_id.bytes)
         rows = [row for row, _ in waiting]
         done = await self._write(rows, lambda: work.put_back(self._database, rows))
+        if self._waits is not None:
+            for row, finished in waiting:
+                self._waits(finished.claim.spec.pool, row.delay.total_seconds())
         # What is left was asked to cancel meanwhile, or is stale; the fence of the closing tells which.
         closing.extend(
             _closing(finished, Close("cancelled", row.counted, "cancelled on request"))

@@ -1,7 +1,8 @@
 """Takes back the work of workers that were lost.
 
 A worker is lost when its lease is over on the database's clock AND its beat counter did not move during a
-full lease on our own monotonic clock: neither a clock that jumps nor a rescuer that slept condemns it. In
+full lease on our own monotonic clock. Only time in which we could have seen a beat counts: a clock that
+jumps, a rescuer that slept, or a database that was away for everybody condemns nobody. In
 one transaction its row is locked (which waits for a claim under way), the silence is checked again, the
 incarnation is given up for good, and its live rows go back to the queue, uncounted, with new tokens to come.
 """
@@ -13,7 +14,7 @@ import time
 from datetime import timedelta
 from uuid import UUID
 
-from detent.model.errors import StoreBusy
+from detent.model.errors import StoreBusy, StoreUnavailable
 from detent.runtime.clock import Clock
 from detent.runtime.notify import Notifier
 from detent.runtime.service import Service
@@ -25,6 +26,8 @@ from detent.store.work import Closing, Returning
 log = logging.getLogger("detent.rescuer")
 queries = Queries.load()
 
+# What one look adds to a silence at most, however long ago the last one was.
+LONGEST_LOOK = 2.0
 LOST = '{"type": "WorkerLost", "message": "the worker stopped beating"}'
 
 
@@ -37,26 +40,29 @@ class Rescuer(Service):
         self._database = database
         self._clock = clock
         self._notifier = notifier
-        self._seen: dict[UUID, tuple[int, float]] = {}  # beat counter, and since when we know it
+        self._seen: dict[UUID, tuple[int, float]] = {}  # beat counter, and how long we saw it unchanged
+        self._looked_at = time.monotonic()
 
     async def run_once(self) -> float | None:
         if not self._clock.steady:
             return None
-        rows = await self._database.fetch(queries.present_workers)
+        try:
+            rows = await self._database.fetch(queries.present_workers)
+        except StoreUnavailable:
+            self._seen.clear()  # who lives could not beat either, and gets a whole lease to do so
+            raise
         now = time.monotonic()
+        watched, self._looked_at = min(now - self._looked_at, LONGEST_LOOK), now
         seen: dict[UUID, tuple[int, float]] = {}
         for row in rows:
-            beat, since = self._seen.get(row["worker_id"], (-1, now))
-            seen[row["worker_id"]] = (row["beat"], since if beat == row["beat"] else now)
+            beat, silent = self._seen.get(row["worker_id"], (-1, 0.0))
+            seen[row["worker_id"]] = (row["beat"], silent + watched if beat == row["beat"] else 0.0)
         self._seen = seen
         for row in rows:
-            silent = now - seen[row["worker_id"]][1]
-            if row["expired"] and silent >= row["lease_seconds"]:
+            if row["expired"] and seen[row["worker_id"]][1] >= row["lease_seconds"]:
                 try:
                     await self._rescue(row)
-                except (
-                    StoreBusy
-                ) as error:  # somebody is at its rows; the next tick comes back, others do not wait
+                except StoreBusy as error:  # somebody is at its rows: the next tick comes back to it
                     log.warning("worker %s is lost and cannot be given up yet: %s", row["name"], error)
         return None
 

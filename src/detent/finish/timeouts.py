@@ -19,6 +19,7 @@ from detent.model.execution import ErrorInfo
 from detent.model.job import JobSpec
 from detent.model.work import Claim, Finished
 from detent.runtime.clock import Clock
+from detent.runtime.notify import Notifier
 from detent.runtime.service import Service
 from detent.store import work
 from detent.store.database import Database, Record
@@ -40,12 +41,14 @@ class TimeoutKeeper(Service):
     name = "timeouts"
     every = 1.0
 
-    def __init__(self, database: Database, clock: Clock, slack: float = SLACK_SECONDS) -> None:
+    def __init__(
+        self, database: Database, clock: Clock, notifier: Notifier, slack: float = SLACK_SECONDS
+    ) -> None:
         super().__init__()
         self._database = database
         self._clock = clock
         self._slack = slack
-        self._recorder = Recorder(database)
+        self._recorder = Recorder(database, notifier.queue_later)
 
     async def run_once(self) -> float | None:
         if not self._clock.steady:
@@ -56,7 +59,7 @@ class TimeoutKeeper(Service):
             await self._time_out([row for row in rows if self._overdue(row, now)])
         late = await self._database.fetch(queries.past_deadline, self._slack, BATCH)
         await self._time_out([row for row in late if row["state"] == "running"])
-        await self._close([row for row in late if row["state"] != "running"])
+        await self._close_waiting([row for row in late if row["state"] != "running"])
         return 0 if len(late) == BATCH else None
 
     def _overdue(self, row: Record, now: datetime) -> bool:
@@ -74,7 +77,7 @@ class TimeoutKeeper(Service):
         for execution, attempt in recorded:
             log.warning("%s attempt %d was out of time and is taken from its worker", execution, attempt)
 
-    async def _close(self, rows: Sequence[Record]) -> None:
+    async def _close_waiting(self, rows: Sequence[Record]) -> None:
         if not rows:
             return
         closing = sorted(

@@ -9,7 +9,7 @@ somebody keeps locked is at no fault: it is passed over for a while.
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from importlib.metadata import version
 from uuid import UUID
@@ -43,8 +43,17 @@ class Firer(Service):
     name = "firer"
     every = 0.5
 
-    def __init__(self, database: Database, clock: Clock, node: Node, notifier: Notifier) -> None:
+    def __init__(
+        self,
+        database: Database,
+        clock: Clock,
+        node: Node,
+        notifier: Notifier,
+        doubt_clock: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`doubt_clock` is called when the database's clock may have jumped."""
         super().__init__()
+        self._doubt_clock = doubt_clock
         self._database = database
         self._clock = clock
         self._node = node
@@ -52,12 +61,14 @@ class Firer(Service):
         self._memo = NextFires()
         self._wheel = Wheel()
         self._changed: set[UUID] = set()
+        self._gained: set[int] = set()
         self._locked: dict[UUID, datetime] = {}  # by others: passed over until then
         self._reload = True
         self._loaded_until = clock.now()
         self._scan_at = clock.now()
         self._tzdata = version("tzdata")
         self.fired = 0
+        self.lag_ms = 0.0  # how late the last batch was
 
     def hear(self, payload: str) -> None:
         """A wake-up said that these jobs' timers changed."""
@@ -70,6 +81,11 @@ class Firer(Service):
     def reload(self) -> None:
         """Something may have been missed: look at everything again."""
         self._reload = True
+        self.wake()
+
+    def shards_gained(self, shards: set[int]) -> None:
+        """These are ours now: load them before anything of theirs is due."""
+        self._gained |= shards
         self.wake()
 
     def clock_jumped(self) -> None:
@@ -94,7 +110,7 @@ class Firer(Service):
         return self._until_due()
 
     def _until_due(self) -> float:
-        if self._changed or self._reload:
+        if self._changed or self._reload or self._gained:
             return 0.0
         now = self._clock.now()
         until = self._scan_at
@@ -105,8 +121,9 @@ class Firer(Service):
     async def _refresh(self) -> None:
         now = self._clock.now()
         if self._reload:
-            self._wheel.clear()
             self._reload = False
+            self._gained.clear()
+            self._wheel.clear()
             try:
                 await self._load(now + HORIZON)
             except StoreUnavailable:
@@ -117,6 +134,10 @@ class Firer(Service):
         elif now >= self._scan_at:
             self._scan_at = now + SCAN_EVERY
             await self._load(now + SCAN_AHEAD)
+        if self._gained:
+            gained, self._gained = self._gained, set()
+            for timer in await timers.due(self._database, list(gained), self._loaded_until, PER_SHARD):
+                self._wheel.insert(timer)
         if self._changed:
             changed, self._changed = self._changed, set()
             for job_id in changed:
@@ -138,8 +159,10 @@ class Firer(Service):
         now = self._clock.now()
         batch: list[tuple[DueTimer, Firing]] = []
         for timer in self._unlocked(due, now):
+            if timer.shard not in self._node.epochs:
+                continue  # another node's by now
             try:
-                batch.append((timer, decide(timer, now, self._node.epochs.get(timer.shard, 0), self._memo)))
+                batch.append((timer, decide(timer, now, self._node.epochs[timer.shard], self._memo)))
             except (DetentError, ValueError, ArithmeticError, LookupError, TypeError) as error:
                 await self._park(timer, f"its rule cannot be evaluated: {error}")
         if batch:
@@ -160,7 +183,9 @@ class Firer(Service):
                 self._database,
                 self._clock.now(),
                 [firing.execution_id for firing in firings],
-                lambda: timers.fire(self._database, firings, self._node.node_id, self._tzdata),
+                lambda: timers.fire(
+                    self._database, firings, self._node.node_id, self._tzdata, self._clock.now()
+                ),
             )
         except StoreBusy as error:
             if len(batch) > 1:
@@ -178,6 +203,12 @@ class Firer(Service):
                 await self._park(batch[0][0], f"firing failed: {type(error).__name__}: {error}")
             return
         self.fired += len(moved)
+        if not moved:
+            # All of it changed under us, or the database's clock did: ask it before trying again.
+            await self._clock.sample(lambda: timers.clock_us(self._database))
+            if not self._clock.steady:
+                self._doubt_clock()
+        self.lag_ms = max((self._clock.now() - firing.fire_at).total_seconds() * 1000 for firing in firings)
         self._notifier.queue({firing.pool for firing in firings if firing.job_id in moved})
         for timer, firing in batch:
             if timer.job_id not in moved:

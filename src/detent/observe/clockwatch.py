@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import platform
+import time
 from collections.abc import Callable
 
 from detent.runtime.clock import Clock
@@ -16,6 +17,8 @@ log = logging.getLogger("detent.clock")
 
 REPORT_SKEW_MS = 100.0
 IN_DOUBT = 0.5
+# Every process samples for itself: the alert stands until the slowest has come to the same end.
+OTHERS_SETTLE = 3.0
 
 
 class ClockWatch(Service):
@@ -31,6 +34,8 @@ class ClockWatch(Service):
         self._skewed = False
         self._doubting = False
         self._jumps = 0
+        self._settled_at = 0.0
+        self._jump_alert = self._skew_alert = 0
 
     async def run_once(self) -> float | None:
         clock = self._clock
@@ -42,21 +47,24 @@ class ClockWatch(Service):
                 "nothing is fired or rescued until it is confirmed"
             )
             log.error(message)
-            await raise_alert(self._database, "clock_jump", "database", message)
+            self._jump_alert = await raise_alert(self._database, "clock_jump", "database", message)
         elif clock.steady and self._doubting:
             self._doubting = False
-            await self._settle()
+            self._settled_at = time.monotonic()
+            self._settle()
+        elif self._settled_at and time.monotonic() - self._settled_at > OTHERS_SETTLE:
+            self._settled_at = 0.0
+            await resolve_alert(self._database, self._jump_alert)
         await self._tell_skew()
         return None if clock.steady else IN_DOUBT
 
-    async def _settle(self) -> None:
+    def _settle(self) -> None:
         if self._clock.jumps > self._jumps:
             self._jumps = self._clock.jumps
             log.warning("the database's clock is confirmed; firing and rescuing go on")
             self._jumped()
         else:
             log.warning("the database's clock is back where it was; firing and rescuing go on")
-        await resolve_alert(self._database, "clock_jump", "database")
 
     async def _tell_skew(self) -> None:
         skew = self._clock.skew_ms
@@ -68,6 +76,6 @@ class ClockWatch(Service):
         if skewed:
             message = f"the clock of {host} is {skew:+.0f} ms off the database's; the database's is used"
             log.warning(message)
-            await raise_alert(self._database, "clock_skew", host, message)
+            self._skew_alert = await raise_alert(self._database, "clock_skew", host, message)
         else:
-            await resolve_alert(self._database, "clock_skew", host)
+            await resolve_alert(self._database, self._skew_alert)

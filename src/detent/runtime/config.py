@@ -49,6 +49,8 @@ class Config:
     lease: float = 30.0
     grace: float = 10.0
     allow_private_callbacks: bool = False
+    standby: bool = False
+    retention_days: int = 30
     log_level: LogLevel = "info"
     log_format: LogFormat = "text"
 
@@ -142,6 +144,8 @@ def environment_of(config: Config, database: str) -> dict[str, str]:
         DETENT_LEASE=repr(config.lease),
         DETENT_GRACE=repr(config.grace),
         DETENT_ALLOW_PRIVATE_CALLBACKS=str(config.allow_private_callbacks).lower(),
+        DETENT_STANDBY=str(config.standby).lower(),
+        DETENT_RETENTION_DAYS=str(config.retention_days),
         DETENT_LOG_LEVEL=config.log_level,
         DETENT_LOG_FORMAT=config.log_format,
     )
@@ -301,6 +305,8 @@ SETTINGS: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "heartbeat": ("DETENT_HEARTBEAT", _seconds(0.1, 3600)),
     "lease": ("DETENT_LEASE", _seconds(0.2, 86_400)),
     "grace": ("DETENT_GRACE", _seconds(0, 86_400)),
+    "standby": ("DETENT_STANDBY", _switch),
+    "retention_days": ("DETENT_RETENTION_DAYS", _whole(0, 36_500, "a number of days, or 0 for ever,")),
     "allow_private_callbacks": ("DETENT_ALLOW_PRIVATE_CALLBACKS", _switch),
     "log_level": ("DETENT_LOG_LEVEL", _choice(LOG_LEVELS)),
     "log_format": ("DETENT_LOG_FORMAT", _choice(LOG_FORMATS)),

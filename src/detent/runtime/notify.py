@@ -8,6 +8,9 @@ is under way the next ones pile up into a single statement.
 from __future__ import annotations
 
 import asyncio
+import heapq
+import math
+import time
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from uuid import UUID
@@ -25,7 +28,11 @@ ORDERS = "detent_orders"
 MOST_IDS = 200
 EVERYTHING = "*"
 
-PING_SECONDS = 5.0
+# Planned wake-ups: how finely they are told apart, how far ahead, and how many at most.
+LATER_SLOT = 0.005
+LATER_HORIZON = 900.0
+MOST_PLANNED = 100_000
+PEER_SECONDS = 5.0
 
 
 class Notifier(Service):
@@ -40,6 +47,8 @@ class Notifier(Service):
         self._timers: set[UUID] = set()
         self._pools: set[str] = set()
         self._workers: set[UUID] = set()
+        self._later: list[tuple[int, str]] = []
+        self._planned: set[tuple[int, str]] = set()
 
     def timers(self, job_ids: Iterable[UUID]) -> None:
         """Tell schedulers that these jobs' timers changed."""
@@ -51,6 +60,26 @@ class Notifier(Service):
         self._pools.update(pools)
         self.wake()
 
+    def queue_later(self, pool: str, seconds: float) -> None:
+        """Tell workers when work that waits for its instant is due. They poll as well: a wake-up that this
+        process does not live to send costs a second.
+        """
+        at = time.monotonic() + seconds
+        slot = (math.ceil(at / LATER_SLOT), pool)
+        if seconds <= LATER_HORIZON and slot not in self._planned and len(self._planned) < MOST_PLANNED:
+            self._planned.add(slot)
+            heapq.heappush(self._later, slot)
+            self.wake()
+
+    def _come_due(self) -> float | None:
+        """Take over the pools whose planned instant has come; answers the seconds until the next one."""
+        now = time.monotonic()
+        while self._later and self._later[0][0] * LATER_SLOT <= now:
+            slot = heapq.heappop(self._later)
+            self._planned.discard(slot)
+            self._pools.add(slot[1])
+        return self._later[0][0] * LATER_SLOT - now if self._later else None
+
     def orders(self, workers: Iterable[UUID]) -> None:
         """Tell these workers to ask for orders: something of theirs is to be cancelled."""
         self._workers.update(workers)
@@ -58,6 +87,7 @@ class Notifier(Service):
             self.wake()
 
     async def run_once(self) -> float | None:
+        wait = self._come_due()
         timers, self._timers = self._timers, set()
         pools, self._pools = self._pools, set()
         workers, self._workers = self._workers, set()
@@ -69,7 +99,7 @@ class Notifier(Service):
         if messages:
             channels, payloads = zip(*messages, strict=True)
             await self._database.execute(Queries.load().notify, list(channels), list(payloads))
-        return None
+        return wait
 
 
 class Listener(Service):
@@ -95,7 +125,7 @@ class Listener(Service):
             self._connection = await self._listening()
             self._lost()  # whatever was said before we listened is unknown
         else:
-            await self._ping(self._connection)
+            await self._look(self._connection)
         return None
 
     async def _listening(self) -> Dedicated:
@@ -108,15 +138,15 @@ class Listener(Service):
             raise
         return connection
 
-    async def _ping(self, connection: Dedicated) -> None:
-        """A dead peer shows itself."""
+    async def _look(self, connection: Dedicated) -> None:
+        """A dead peer shows itself; then the next tick listens anew."""
         try:
-            async with asyncio.timeout(PING_SECONDS):
+            async with asyncio.timeout(PEER_SECONDS):
                 await connection.execute(Queries.load().ping)
-        except (StoreUnavailable, TimeoutError) as error:
+        except TimeoutError as error:
             self._connection = None
-            connection.terminate()
-            raise StoreUnavailable("the connection that listens was lost") from error
+            connection.terminate()  # a goodbye would wait for an answer
+            raise StoreUnavailable("the database did not answer in time") from error
 
     def _on_message(self, heard: Callable[[str], None], payload: str) -> None:
         if not self.stopping:

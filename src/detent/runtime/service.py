@@ -63,7 +63,16 @@ class Service(ABC):
                 self._wake.clear()
                 await self._wait(await self._tick())
         finally:
+            await self._close()
+
+    async def _close(self) -> None:
+        """A goodbye that nobody hears must not cut short those of the other loops."""
+        try:
             await self.closed()
+        except StoreUnavailable as error:
+            log.info("%s: left without a word: %s", self.name, error)
+        except Exception:  # the border of a loop
+            log.exception("%s: closing failed", self.name)
 
     async def _until_opened(self) -> None:
         while not self._stopping:

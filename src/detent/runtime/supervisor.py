@@ -38,7 +38,7 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 START_PATIENCE = 60.0
 DATABASE_PATIENCE = 5.0
 STOP_PATIENCE = 10.0  # for a role without work to hand back
-STOP_MARGIN = 3.0  # beyond a worker's own grace
+STOP_MARGIN = 17.0  # beyond a worker's own grace: stubborn attempts, and what is left to say to the store
 WATCH_EVERY = 0.5
 READY_EVERY = 0.03
 

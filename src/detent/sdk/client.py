@@ -147,6 +147,11 @@ class Client:
         path = f"/dead-letters/{_part(execution_id)}/discard"
         return DeadLetter.of(self._json("POST", path, body=body, repeatable=True))
 
+    def fleet(self, what: str) -> list[dict[str, Any]]:
+        """Who is there: `nodes`, `shards` or `workers`."""
+        found: list[dict[str, Any]] = self._json("GET", f"/fleet/{_part(what)}")["items"]
+        return found
+
     def logs(self, execution_id: str) -> str:
         """What an execution has written so far."""
         path = f"{BASE}/executions/{_part(execution_id)}/logs"

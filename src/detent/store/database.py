@@ -32,7 +32,7 @@ from detent.store.session import (
     session,
 )
 from detent.store.sql import Queries
-from detent.store.unavailable import opening_errors, shown, trouble_in
+from detent.store.unavailable import DRIVER_ERRORS, broken, opening_errors, shown, trouble_in
 
 __all__ = ["Connection", "Database", "Dedicated", "Isolation", "Record"]
 
@@ -123,12 +123,14 @@ class Database:
         ):
             yield connection
 
-    async def fetch(self, query: str, *args: Any) -> list[Record]:
+    async def fetch(self, query: str, *args: Any, patient: bool = True) -> list[Record]:
+        """Without patience, what was undone because of others is not repeated: the caller has a better way."""
+
         async def attempt() -> list[Record]:
             async with self.connection() as connection:
                 return await connection.fetch(query, *args)
 
-        return await repeated(attempt)
+        return await (repeated(attempt) if patient else attempt())
 
     async def fetchrow(self, query: str, *args: Any) -> Record | None:
         async def attempt() -> Record | None:
@@ -160,7 +162,7 @@ class Database:
         try:
             async with asyncio.timeout(CLOSE_SECONDS):
                 await self._pool.close()
-        except (TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError, OSError):
+        except (TimeoutError, *DRIVER_ERRORS, OSError):
             self._pool.terminate()
 
 
@@ -193,8 +195,10 @@ class Lease:
         if isinstance(error, asyncpg.ReadOnlySQLTransactionError):
             # We talk to what used to be the primary: connect anew, and the driver looks for the new one.
             await self._pool.expire_connections()
+        if error is not None and broken(error):
+            self._connection.terminate()
         # What was asked is answered by now: a connection lost on its way back is the pool's to replace.
-        with contextlib.suppress(asyncpg.PostgresError, asyncpg.InterfaceError, OSError):
+        with contextlib.suppress(*DRIVER_ERRORS, OSError):
             await self._pool.release(self._connection)
         if error is not None and (trouble := trouble_in(error)):
             raise trouble from error

@@ -7,7 +7,8 @@ fires wait; the version makes a scheduler's copy of the timer worthless.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
@@ -38,11 +39,12 @@ class Revision:
 
 @dataclass(frozen=True, slots=True)
 class Skipped:
-    """Instants that passed while the job was paused."""
+    """Instants that passed while the job was `state`: paused or parked."""
 
     first: datetime
     last: datetime
     count: int
+    state: str = "paused"
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,15 +104,28 @@ async def put_by_name(
                 known = await read_jobs(connection, tenant, [earlier])
                 return Changed(known[earlier].job, changed=False)
             if target is None:
-                await insert_jobs(connection, tenant, [draft], now, by_name=True)
+                with _one_for_each_name(name):
+                    await insert_jobs(connection, tenant, [draft], now, by_name=True)
                 made = await read_jobs(connection, tenant, [draft.job_id])
                 return Changed(made[draft.job_id].job, changed=True, created=True)
             standing = await lock_job(connection, tenant, target)
             if not standing.by_name:
-                await connection.execute(queries.set_by_name, tenant, target, True)
+                with _one_for_each_name(name):
+                    await connection.execute(queries.set_by_name, tenant, target, True)
             return await _apply(connection, tenant, standing, decide(standing), now)
 
     return await with_partitions(database, now, lambda: repeated(attempt))
+
+
+@contextlib.contextmanager
+def _one_for_each_name(name: str) -> Iterator[None]:
+    """A rename takes no lock on the name: whoever meets it comes second."""
+    try:
+        yield
+    except asyncpg.UniqueViolationError as error:
+        if error.constraint_name != "one_job_by_name":
+            raise
+        raise Conflict("name_taken", f"another job stands for the name {name!r}") from error
 
 
 async def _job_of_name(connection: Connection, tenant: int, name: str) -> UUID | None:
@@ -149,7 +164,7 @@ async def _apply(
     if (revision := change.revision) is not None:
         number += 1
         spec = revision.spec
-        try:
+        with _one_for_each_name(spec.name):
             await connection.execute(
                 queries.revise_job,
                 tenant,
@@ -163,10 +178,6 @@ async def _apply(
                 spec.pool,
                 list(spec.tags),
             )
-        except asyncpg.UniqueViolationError as error:
-            if error.constraint_name != "one_job_by_name":
-                raise
-            raise Conflict("name_taken", f"another job stands for the name {spec.name!r}") from error
     if (skipped := change.skipped) is not None:
         await connection.execute(
             queries.add_skipped,
@@ -178,7 +189,8 @@ async def _apply(
             now,
             skipped.last,
             skipped.count,
-            number,
+            job.revision,
+            f"the job was {skipped.state}",
         )
     if change.revive:
         await connection.execute(queries.revive_job, tenant, job.job_id)

@@ -49,3 +49,8 @@ async def with_partitions_of(
 
 async def make_partitions(database: Database, first: date, last: date) -> int:
     return int(await database.fetchval(Queries.load().ensure_partitions, first, last))
+
+
+async def drop_partitions(database: Database, before: date) -> int:
+    """Drop the days before this one; those in use just now are left for the next time."""
+    return int(await database.fetchval(Queries.load().drop_partitions, before))

@@ -116,6 +116,8 @@ class Postmaster:
             return "it left no message"
         # A mistake in the settings is a LOG line of its own before a FATAL one that only says where.
         marks = ("PANIC:", "FATAL:", "LOG:  invalid", "LOG:  unrecognized", "LOG:  syntax error")
+        # Clients that came too early are turned away with FATAL lines: those are about them.
+        said = [line for line in said if "FATAL:  the database system is " not in line]
         told = [line for line in said if any(mark in line for mark in marks)] or said[-1:]
         words = [re.sub(r"^.*?(PANIC|FATAL|LOG): +", "", line).strip() for line in told[:3]]
         return "; ".join(words) or "it left no message"

@@ -19,14 +19,14 @@ import os
 import random
 import socket
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from typing import Any, TypeAlias, TypeVar
 
 import asyncpg
 from asyncpg.pool import PoolConnectionProxy
 
 from detent.model.errors import StoreUnavailable
-from detent.store.unavailable import opening_errors, store_errors
+from detent.store.unavailable import DRIVER_ERRORS, broken, opening_errors, store_errors
 
 Record: TypeAlias = asyncpg.Record
 Connection: TypeAlias = "asyncpg.Connection[asyncpg.Record] | PoolConnectionProxy[asyncpg.Record]"
@@ -36,7 +36,7 @@ CONNECT_SECONDS = 10.0
 STATEMENT_SECONDS = 30.0
 # A little more than the server's own limit: this one is for a server that does not answer at all.
 COMMAND_SECONDS = 40.0
-LOCK_SECONDS = 2.0
+LOCK_SECONDS, HOT_LOCK_SECONDS = 2.0, 0.5
 IDLE_IN_TRANSACTION_SECONDS = 10.0
 CLOSE_SECONDS = 5.0
 PAUSE_FIRST, PAUSE_CAP = 0.05, 2.0
@@ -60,9 +60,11 @@ def session(
     *,
     hot: bool = False,
     statement_seconds: float = STATEMENT_SECONDS,
-    lock_seconds: float = LOCK_SECONDS,
+    lock_seconds: float | None = None,
 ) -> dict[str, str]:
-    """The settings of one session; no seconds are no limit."""
+    """The settings of one session; zero seconds are no limit."""
+    if lock_seconds is None:
+        lock_seconds = HOT_LOCK_SECONDS if hot else LOCK_SECONDS
     limits = {
         "application_name": application_name,
         "statement_timeout": str(int(statement_seconds * 1000)),
@@ -104,24 +106,24 @@ class Dedicated:
         self._connection = connection
 
     async def fetch(self, query: str, *args: Any) -> list[Record]:
-        with store_errors():
+        with self._in_use():
             return await self._connection.fetch(query, *args)
 
     async def fetchrow(self, query: str, *args: Any) -> Record | None:
-        with store_errors():
+        with self._in_use():
             return await self._connection.fetchrow(query, *args)
 
     async def fetchval(self, query: str, *args: Any) -> Any:
-        with store_errors():
+        with self._in_use():
             return await self._connection.fetchval(query, *args)
 
     async def execute(self, query: str, *args: Any) -> str:
-        with store_errors():
+        with self._in_use():
             return await self._connection.execute(query, *args)
 
     @contextlib.asynccontextmanager
     async def transaction(self) -> AsyncIterator[Connection]:
-        with store_errors():
+        with self._in_use():
             async with self._connection.transaction():
                 yield self._connection
 
@@ -131,7 +133,7 @@ class Dedicated:
         def on_message(_connection: object, _pid: int, _channel: str, payload: object) -> None:
             heard(str(payload))
 
-        with store_errors():
+        with self._in_use():
             await self._connection.add_listener(channel, on_message)
 
     def on_lost(self, lost: Callable[[], None]) -> None:
@@ -148,8 +150,18 @@ class Dedicated:
     async def close(self) -> None:
         try:
             await self._connection.close(timeout=CLOSE_SECONDS)
-        except (TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError, OSError):
+        except (TimeoutError, *DRIVER_ERRORS, OSError):
             self._connection.terminate()
+
+    @contextlib.contextmanager
+    def _in_use(self) -> Iterator[None]:
+        try:
+            with store_errors():
+                yield
+        except StoreUnavailable as error:
+            if error.__cause__ is not None and broken(error.__cause__):
+                self._connection.terminate()  # is_closed() tells its owner
+            raise
 
 
 def options(url: str, settings: dict[str, str], command_seconds: float | None) -> dict[str, Any]:

@@ -58,10 +58,16 @@ def _timers(rows: list[Record]) -> list[DueTimer]:
     return [DueTimer(*row) for row in rows]
 
 
-async def fire(db: Database, firings: Sequence[Firing], node_id: UUID, tzdata: str) -> set[UUID]:
-    """Fire a batch in one transaction; answers the jobs whose timer moved."""
+async def fire(
+    db: Database, firings: Sequence[Firing], node_id: UUID, tzdata: str, now: datetime
+) -> set[UUID]:
+    """Fire a batch in one transaction, at what the caller believes to be `now`; answers the jobs whose timer
+    moved.
+    """
     columns = [list(column) for column in zip(*firings, strict=True)]
-    rows = await db.fetch(queries.fire_batch, *columns, node_id, tzdata)
+    # A batch that was undone because of one row is halved by who fires it: the others are on time.
+    alone = len(firings) == 1
+    rows = await db.fetch(queries.fire_batch, *columns, node_id, tzdata, now, patient=alone)
     return {row["job_id"] for row in rows}
 
 

@@ -2,8 +2,8 @@
 
 They are mapped here, where they enter, to `StoreUnavailable` with a sentence for people. A transaction that
 the server undid because of others (a deadlock, a lock or a statement that took too long) is `StoreBusy`: it
-says nothing about what was asked, only about the moment. Every other error (a constraint, a value that is
-no text) passes as it is, because it is about the statement.
+says nothing about what was asked, only about the moment. Every other error (a constraint, a value out of
+range) passes as it is, because it is about the statement.
 """
 
 from __future__ import annotations
@@ -18,14 +18,15 @@ import asyncpg
 
 from detent.model.errors import StartupError, StoreBusy, StoreUnavailable
 
+DRIVER_ERRORS = (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError)
+
 _Sentences = tuple[tuple[tuple[type[BaseException], ...], str], ...]
 
 _BUSY: _Sentences = (
     (
-        (asyncpg.DeadlockDetectedError, asyncpg.SerializationError),
-        "the database undid what got in another's way",
+        (asyncpg.TransactionRollbackError, asyncpg.LockNotAvailableError),
+        "the database gave precedence to another statement",
     ),
-    ((asyncpg.LockNotAvailableError,), "the database waited too long for others"),
     ((asyncpg.QueryCanceledError,), "the database ended a statement that took too long"),
 )
 _AWAY: _Sentences = (
@@ -56,7 +57,16 @@ def trouble_in(error: BaseException) -> StoreUnavailable | None:
     # The driver has no class of its own for a connection that it knows to be gone.
     if isinstance(error, asyncpg.InterfaceError) and ("closed" in str(error) or "closing" in str(error)):
         return StoreUnavailable("the connection to the database was lost")
+    if broken(error):
+        return StoreUnavailable("the connection to the database was lost")
     return None
+
+
+def broken(error: BaseException) -> bool:
+    """Whether the driver lost its thread: a server that ended the session by itself had the last word, and
+    the driver takes that for the answer to what was never asked. The connection is of no more use.
+    """
+    return isinstance(error, asyncpg.InternalClientError)
 
 
 @contextlib.contextmanager
@@ -64,7 +74,7 @@ def store_errors() -> Iterator[None]:
     """Around every use of a connection."""
     try:
         yield
-    except (asyncpg.PostgresError, asyncpg.InterfaceError, ConnectionError, TimeoutError) as error:
+    except (*DRIVER_ERRORS, ConnectionError, TimeoutError) as error:
         if trouble := trouble_in(error):
             raise trouble from error
         raise
@@ -83,7 +93,7 @@ def opening_errors(url: str) -> Iterator[None]:
         raise StartupError(f"the database at {shown(url)} refuses us: {error}") from error
     except (asyncpg.ClientConfigurationError, ValueError) as error:
         raise StartupError(f"the address of the database is not valid: {error}") from error
-    except (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError, OSError) as error:
+    except (*DRIVER_ERRORS, OSError) as error:
         trouble = trouble_in(error)
         if isinstance(error, OSError) and not isinstance(error, TimeoutError):
             trouble = StoreUnavailable(f"cannot reach the database at {shown(url)}: {_reason(error)}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import date, datetime, timedelta
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from detent.model.ids import DEFAULT_TENANT
@@ -93,8 +93,15 @@ async def put_back(db: Database | Connection, batch: Sequence[Returning]) -> set
 
 
 async def _batch(db: Database | Connection, query: str, batch: Sequence[Closing | Returning]) -> set[Pair]:
-    rows = await db.fetch(query, *[list(column) for column in zip(*batch, strict=True)])
-    return {(row[0], row[1]) for row in rows}
+    columns = [_column(column) for column in zip(*batch, strict=True)]
+    return set(map(tuple, await db.fetch(query, *columns)))
+
+
+def _column(values: tuple[Any, ...]) -> Sequence[Any]:
+    """A parameter of `unnest`, which makes up for missing elements with nulls: a column of nothing else is
+    sent as an empty array, since encoding one element costs as much as encoding a number.
+    """
+    return () if values.count(None) == len(values) else values
 
 
 async def recorded(db: Database, ended: Sequence[tuple[UUID, int, int]], since: date) -> set[Pair]:

@@ -14,10 +14,10 @@ from uuid import UUID
 
 import aiohttp
 from contract import check_answer
-from stage import Stage
 from yarl import URL
 
 from detent.api.app import ApiState, serve
+from stage import Stage
 
 BASE = "/api/v1"
 START_SECONDS = 20.0
@@ -154,8 +154,11 @@ class Running:
         self._session = aiohttp.ClientSession()
         return Api(told.removeprefix("api: "), self._session, self._stage)
 
-    async def __aexit__(self, *_: object) -> None:
-        await self._session.close()
+    async def stop(self) -> None:
         self._stop.set()
         async with asyncio.timeout(START_SECONDS):
             await self._task
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._session.close()
+        await self.stop()

@@ -26,7 +26,9 @@ def check_answer(method: str, path: str, status: int, headers: Mapping[str, str]
             validator("#/components/schemas/Problem").validate(json.loads(content))
         return
     answers = operation["responses"]
-    assert str(status) in answers, f"{method} {path} answers {status}, which is not documented: {content[:500]!r}"
+    assert str(status) in answers, (
+        f"{method} {path} answers {status}, which is not documented: {content[:500]!r}"
+    )
     media = answers[str(status)]["content"]
     assert kind in media, f"{method} {path} answers {kind!r}, documented are {list(media)}"
     if "json" in kind:

@@ -118,3 +118,29 @@ async def test_an_instant_that_is_late_is_claimed_with_its_own_instant(stage: St
     [live] = await stage.rows("live")
     assert claim.scheduled_for == live["scheduled_for"]
     assert live["claimed_at"] - claim.scheduled_for >= MINUTE
+
+
+@pytest.mark.parametrize("trouble", ["unknown kind of task", "no such revision"])
+async def test_a_definition_that_cannot_be_read_harms_its_own_execution_only(
+    stage: Stage, trouble: str
+) -> None:
+    await queue(stage, 3)
+    bad = await stage.once()
+    await stage.fire()
+    if trouble == "no such revision":
+        await stage.db.execute("update detent.live set revision = 9 where job_id = $1", bad)
+    else:
+        await stage.db.execute(
+            "update detent.job_revisions set spec = jsonb_set(spec, '{task,kind}', '\"newer\"') "
+            "where job_id = $1",
+            bad,
+        )
+    worker_id = await stage.worker()
+    claims = await stage.claim(worker_id)
+    assert len(claims) == 3
+    assert bad not in {claim.job_id for claim in claims}
+    live = await stage.row("live", bad)
+    assert (live["state"], live["failures"], live["worker_id"]) == ("queued", 0, None)
+    assert live["not_before"] > stage.now() + SECOND
+    assert "cannot read its definition" in live["reason"]
+    assert await stage.claim(worker_id) == []

@@ -165,7 +165,7 @@ async def test_a_decision_about_a_timer_that_changed_meanwhile_fires_nothing(
             assert await stage.fire() == 1
 
     before = await stage.everything()
-    assert await timers.fire(stage.hot, [firing], NODE, "test") == set()
+    assert await timers.fire(stage.hot, [firing], NODE, "test", stage.now()) == set()
     assert await stage.everything() == before
 
 
@@ -190,7 +190,7 @@ async def test_the_instant_of_a_firing_that_is_not_the_timers_fires_nothing(stag
     [timer] = await stage.due(job_id)
     moved = timer._replace(due_at=timer.due_at - SECOND)
     firing = decide(moved, stage.now(), 1, NextFires())
-    assert await timers.fire(stage.hot, [firing], NODE, "test") == set()
+    assert await timers.fire(stage.hot, [firing], NODE, "test", stage.now()) == set()
     assert await stage.rows("live") == []
 
 

@@ -50,7 +50,7 @@ async def test_a_crash_before_the_commit_loses_nothing(stage: Stage) -> None:
     firings = [decide(timer, stage.now(), 1, NextFires()) for timer in await stage.due(*jobs)]
     with pytest.raises(ZeroDivisionError):
         async with stage.hot.transaction() as connection:
-            assert await timers.fire(connection, firings, NODE, "test") == set(jobs)  # type: ignore[arg-type]
+            assert await timers.fire(connection, firings, NODE, "test", stage.now()) == set(jobs)  # type: ignore[arg-type]
             raise ZeroDivisionError
     assert await stage.everything() == before
     assert await stage.fire() == 5
@@ -60,9 +60,9 @@ async def test_a_crash_before_the_commit_loses_nothing(stage: Stage) -> None:
 async def test_a_crash_after_the_commit_repeats_nothing(stage: Stage) -> None:
     jobs = await stage.jobs([stage.now() - MOMENT] * 5, scheduled_at=stage.now())
     firings = [decide(timer, stage.now(), 1, NextFires()) for timer in await stage.due(*jobs)]
-    assert await timers.fire(stage.hot, firings, NODE, "test") == set(jobs)
+    assert await timers.fire(stage.hot, firings, NODE, "test", stage.now()) == set(jobs)
     after = await stage.everything()
-    assert await timers.fire(stage.hot, firings, NODE, "test") == set()
+    assert await timers.fire(stage.hot, firings, NODE, "test", stage.now()) == set()
     assert await stage.fire() == 0
     assert await stage.everything() == after
 

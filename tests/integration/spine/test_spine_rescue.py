@@ -9,10 +9,15 @@ import pytest
 
 from detent.cli.wiring import PostgresPort, PostgresPulse
 from detent.finish import rescuer as rescuer_module
+from detent.finish.rescuer import Rescuer
+from detent.model.errors import StoreUnavailable
 from detent.model.work import Beat, Claim, LogChunk
 from detent.store import work
 from detent.store.jobs import cancel_job
-from stage import SECOND, TENANT, Stage
+from detent.store.sql import Queries
+from stage import SECOND, TENANT, Stage, unreliable
+
+queries = Queries.load()
 
 
 class Monotonic:
@@ -23,6 +28,12 @@ class Monotonic:
 
     def monotonic(self) -> float:
         return self.at
+
+    async def watch(self, rescuer: Rescuer, seconds: int) -> None:
+        """So many seconds with a look in each."""
+        for _ in range(seconds):
+            self.at += 1
+            await rescuer.run_once()
 
 
 @pytest.fixture
@@ -44,8 +55,7 @@ async def lose(stage: Stage, monotonic: Monotonic, worker_id: UUID) -> None:
     await silence(stage, worker_id)
     rescuer = stage.rescuer()
     await rescuer.run_once()
-    monotonic.at += 31
-    await rescuer.run_once()
+    await monotonic.watch(rescuer, 30)
 
 
 async def status_of(stage: Stage, worker_id: UUID) -> str:
@@ -144,10 +154,33 @@ async def test_a_lease_that_is_over_alone_condemns_nobody(stage: Stage, monotoni
     before = await stage.everything()
     rescuer = stage.rescuer()
     await rescuer.run_once()  # the first look: it may be the rescuer that slept
-    monotonic.at += 29
-    await rescuer.run_once()
+    await monotonic.watch(rescuer, 29)
     assert await status_of(stage, worker_id) == "live"
     assert await stage.everything() == before
+
+
+async def test_a_rescuer_that_slept_condemns_nobody(stage: Stage, monotonic: Monotonic) -> None:
+    worker_id, _ = await stage.running()
+    await silence(stage, worker_id)
+    rescuer = stage.rescuer()
+    await monotonic.watch(rescuer, 20)
+    monotonic.at += 1000  # a machine that stood still: its workers could not beat either
+    await rescuer.run_once()
+    assert await status_of(stage, worker_id) == "live"
+
+
+async def test_a_database_that_was_away_condemns_nobody(stage: Stage, monotonic: Monotonic) -> None:
+    worker_id, _ = await stage.running()
+    await silence(stage, worker_id)
+    rescuer = stage.rescuer()
+    await monotonic.watch(rescuer, 20)
+    rescuer._database = unreliable(stage.db, queries.present_workers)
+    with pytest.raises(StoreUnavailable):
+        await rescuer.run_once()
+    await monotonic.watch(rescuer, 30)
+    assert await status_of(stage, worker_id) == "live"
+    await monotonic.watch(rescuer, 1)
+    assert await status_of(stage, worker_id) == "lost"
 
 
 async def test_our_own_clock_alone_condemns_nobody(stage: Stage, monotonic: Monotonic) -> None:
@@ -166,10 +199,9 @@ async def test_a_beat_in_between_starts_the_wait_again(stage: Stage, monotonic: 
         await stage.db.execute("update detent.workers set beat = beat + 1 where worker_id = $1", worker_id)
         await silence(stage, worker_id)
         await rescuer.run_once()
-        monotonic.at += 29
+        await monotonic.watch(rescuer, 29)
     assert await status_of(stage, worker_id) == "live"
-    monotonic.at += 2
-    await rescuer.run_once()
+    await monotonic.watch(rescuer, 1)
     assert await status_of(stage, worker_id) == "lost"
 
 

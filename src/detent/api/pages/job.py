@@ -166,8 +166,8 @@ def _ledger(ledger: Sequence[Fire], now: datetime) -> Markup:
     columns = (
         Column("Instant", "time"),
         Column("Decision", "wide"),
-        Column("Decided after", "number"),
         Column("Execution"),
+        Column("Decided after", "number"),
     )
     rows = [
         Row(
@@ -175,8 +175,8 @@ def _ledger(ledger: Sequence[Fire], now: datetime) -> Markup:
             (
                 times.clock(one.nominal_at, now),
                 _decision(one, now),
-                times.span(one.decided_at - one.nominal_at) if one.instants is None else dash(),
                 execution_link(one.execution_id) if one.execution_id else dash(),
+                times.span(one.decided_at - one.nominal_at) if one.instants is None else dash(),
             ),
         )
         for one in ledger

@@ -15,9 +15,17 @@ from detent.api.pages.parts import badge, quiet, section
 from detent.model.execution import Execution
 from detent.model.ids import SHARDS
 from detent.model.job import Job
+from detent.store.alerts import Alert
 from detent.store.stats import CAP, CAP_IN_A_SHARD, Fleet, Overview
 
 DEFAULT_ADDRESS = "http://127.0.0.1:8642"
+SHOWN_ALERTS = 5
+_ALERTS = {
+    "parked": "A job is parked",
+    "dead_letter": "Dead letters wait",
+    "clock_jump": "The database's clock jumped",
+    "clock_skew": "A clock is off",
+}
 _OPEN = ("running", "queued", "retrying", "held")
 _JOBS = ("scheduled", "running", "paused", "completed", "failed", "cancelled")
 _CLOSED = ("succeeded", "failed", "timed_out", "dead_lettered", "cancelled", "skipped")
@@ -39,13 +47,13 @@ class Seen:
 def content(seen: Seen) -> Markup:
     return join(
         el("h1", "Overview"),
-        warnings(seen.figures.fleet),
+        warnings(seen.figures.fleet, seen.figures.alerts),
         _figures(seen.figures),
         _first_job(seen.address) if not seen.jobs else _lists(seen),
     )
 
 
-def warnings(fleet: Fleet) -> Markup:
+def warnings(fleet: Fleet, alerts: Sequence[Alert] = ()) -> Markup:
     """What keeps jobs from happening, and what to do about it."""
     found: list[Markup] = []
     if fleet.read_only:
@@ -59,7 +67,18 @@ def warnings(fleet: Fleet) -> Markup:
         found.append(_warning("Not every shard is held", told, "detent scheduler"))
     if fleet.workers_live == 0:
         found.append(_warning("Nobody works", "No worker is running: what is fired waits.", "detent worker"))
+    found.extend(map(_alert, alerts[:SHOWN_ALERTS]))
+    if len(alerts) > SHOWN_ALERTS:
+        found.append(_warning("And more", f"{len(alerts) - SHOWN_ALERTS} further alerts are open."))
     return el("div", found, class_="warnings") if found else join()
+
+
+def _alert(one: Alert) -> Markup:
+    title = _ALERTS.get(one.kind, one.kind)
+    about = None
+    if one.kind in ("parked", "dead_letter"):
+        about = join(" ", el("a", "See the job", href=f"/jobs/{one.subject}"), ".")
+    return el("p", el("strong", title), " ", one.message, ".", about, class_="warning", role="note")
 
 
 def _warning(title: str, told: str, command: str | None = None) -> Markup:
@@ -74,12 +93,12 @@ def _figures(one: Overview) -> Markup:
         _card("Jobs", _total(one.jobs.values()), _parts(one.jobs, _JOBS, "/jobs")),
         _card("Open executions", _total(one.open.values()), _parts(one.open, _OPEN, "/executions")),
         _card(
-            "Closed in the last hour",
+            "Closed, last hour",
             _total(one.closed_last_hour.values()),
             _parts(one.closed_last_hour, _CLOSED, "/executions"),
         ),
         _card(
-            "Due in the next hour",
+            "Due, next hour",
             words.count(one.due_next_hour, most_due),
             [_part(el("span", "next minute"), words.count(one.due_next_minute, most_due))],
         ),
@@ -88,7 +107,7 @@ def _figures(one: Overview) -> Markup:
             f"{fleet.workers_live:,}",
             [
                 _part(el("span", "slots"), f"{fleet.slots_live:,}"),
-                _part(el("span", "shards held"), f"{fleet.shards_leased}/{SHARDS}"),
+                _part(el("span", "shards"), f"{fleet.shards_leased}/{SHARDS}"),
             ],
         ),
     )

@@ -20,6 +20,7 @@ from detent.store.jobs import JobFilter, list_fires, list_jobs, upcoming_jobs
 from detent.store.stats import read_overview
 
 SHOWN = 10
+SHOWN_FIRES = 8
 SHOWN_OF_A_JOB = 20
 METHODS = [HttpMethod(word) for word in ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")]
 
@@ -37,7 +38,7 @@ async def front(request: AnyRequest) -> Response[bytes]:
         now=state.clock.now(),
         address=f"{request.url.scheme}://{request.headers['host']}",
         figures=figures,
-        upcoming=await upcoming_jobs(database, tenant, SHOWN),
+        upcoming=await upcoming_jobs(database, tenant, SHOWN_FIRES),
         executions=ran.items,
         names=await names_of_jobs(database, tenant, (one.job_id for one in ran.items)),
         jobs=newest.items,
@@ -66,9 +67,9 @@ async def all_jobs(request: AnyRequest) -> Response[bytes]:
 
 
 @get("/jobs/{job_id:str}", exception_handlers=FAILURES)
-async def one_job(request: AnyRequest, job_id: str) -> Response[bytes]:
+async def one_job(request: AnyRequest) -> Response[bytes]:
     state = state_of(request)
-    standing = await jobs.find(state, job_id)
+    standing = await jobs.find(state, request.path_params["job_id"])
     found = standing.job
     ledger = await list_fires(state.database, state.tenant, found.job_id, NEWEST, SHOWN_OF_A_JOB)
     wanted = ExecutionFilter(found.job_id)
@@ -97,9 +98,9 @@ async def all_executions(request: AnyRequest) -> Response[bytes]:
 
 
 @get("/executions/{execution_id:str}", exception_handlers=FAILURES)
-async def one_execution(request: AnyRequest, execution_id: str) -> Response[bytes]:
+async def one_execution(request: AnyRequest) -> Response[bytes]:
     state = state_of(request)
-    wanted = path_id(execution_id, "execution")
+    wanted = path_id(request.path_params["execution_id"], "execution")
     found = await read_detail(state.database, state.tenant, wanted, state.clock.now())
     if found is None:
         raise NotFound("no such execution")
@@ -115,14 +116,15 @@ async def one_execution(request: AnyRequest, execution_id: str) -> Response[byte
 
 
 @get("/static/{name:str}", exception_handlers=FAILURES)
-async def static(name: str) -> Response[bytes]:
+async def static(request: AnyRequest) -> Response[bytes]:
+    name = request.path_params["name"]
     if name not in frame.FILES:
         raise NotFound(f"there is nothing at /static/{name}")
     return frame.file_answer(name)
 
 
 @route("/{rest:path}", http_method=METHODS)
-async def elsewhere(request: AnyRequest, rest: str) -> Response[bytes]:
+async def elsewhere(request: AnyRequest) -> Response[bytes]:
     """What no address stands for: a page for browsers, a problem for programs."""
     missing = NotFoundException()
     if request.method == "GET" and "text/html" in request.headers.get("accept", ""):

@@ -96,6 +96,7 @@ create table detent.timers (
 ) with (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 5000,
         autovacuum_vacuum_cost_delay = 0);
 create index timers_due on detent.timers (shard, due_at, job_id) where status = 'scheduled';
+create index timers_idle on detent.timers (tenant, job_id) where status in ('idle', 'parked');
 create index timers_paused on detent.timers (tenant, job_id) where status = 'paused';
 
 -- The ledger: one row for each decided instant, or for one range of instants that were not run.
@@ -128,7 +129,7 @@ create table detent.fires (
 --   held -> queued;  queued | retrying -> running (claim);  running -> retrying | queued (released, lost);
 --   any -> closed (the row leaves for executions)
 create table detent.live (
-    execution_id         uuid primary key,
+    execution_id         uuid not null,
     job_id               uuid not null,
     scheduled_for        timestamptz not null,
     not_before           timestamptz not null,
@@ -165,6 +166,9 @@ create unique index one_open_execution_per_exclusive_key on detent.live (exclusi
 create index live_of_a_job on detent.live (job_id, execution_id);
 create index live_to_cancel on detent.live (execution_id) where cancel_requested_at is not null;
 create index live_with_deadline on detent.live (deadline_at) where deadline_at is not null;
+-- Last, because among indexes that look equally cheap the planner takes the youngest, and on an empty table
+-- they all do: a look-up by id must not end up walking live_of_a_job.
+alter table detent.live add primary key (execution_id);
 create sequence detent.ranks;
 
 -- History ----------------------------------------------------------------------------------------------------
@@ -306,6 +310,9 @@ create table detent.nodes (
     beat        bigint not null default 0,
     beat_at     timestamptz not null default clock_timestamp(),
     skew_ms     double precision,
+    lag_ms      double precision not null default 0,  -- how late its last fires were
+    standby     boolean not null default false,
+    leaving     boolean not null default false,
     started_at  timestamptz not null default clock_timestamp(),
     ended_at    timestamptz
 ) with (fillfactor = 50);
@@ -378,5 +385,41 @@ begin
     return made;
 end
 $$;
+
+-- Drops the day partitions before a day. A partition that somebody reads just now is left for the next time:
+-- waiting for it would make everybody who comes after wait too. A day with work still open stays.
+create function detent.drop_partitions(before date) returns integer
+language plpgsql as $$
+declare
+    child    record;
+    dropped  integer := 0;
+begin
+    perform pg_advisory_xact_lock(hashtext('detent.partitions'));
+    perform set_config('lock_timeout', '200ms', true);
+    for child in
+        select c.relname
+        from pg_inherits i
+        join pg_class c on c.oid = i.inhrelid
+        join pg_class p on p.oid = i.inhparent
+        join pg_namespace n on n.oid = p.relnamespace
+        where n.nspname = 'detent' and p.relname in ('fires', 'executions', 'inputs', 'attempts', 'logs')
+          and c.relname ~ '_[0-9]{8}$' and to_date(right(c.relname, 8), 'YYYYMMDD') < before
+        order by right(c.relname, 8), c.relname
+    loop
+        if exists (select from detent.live l where l.queued_at < before
+                   and l.queued_at >= to_date(right(child.relname, 8), 'YYYYMMDD')) then
+            continue;
+        end if;
+        begin
+            execute format('drop table detent.%I', child.relname);
+            dropped := dropped + 1;
+        exception when lock_not_available then
+            null;
+        end;
+    end loop;
+    return dropped;
+end
+$$;
+
 select detent.ensure_partitions((clock_timestamp() at time zone 'UTC')::date - 8,
                                 (clock_timestamp() at time zone 'UTC')::date + 8);

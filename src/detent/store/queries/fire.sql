@@ -1,3 +1,9 @@
+-- Firing. A statement's plan is made once for a session and kept, often when its tables are nearly empty: then
+-- reading a whole index looks cheaper than looking a few rows up, and is ruinous when the table has grown. So
+-- every look-up here leaves the planner no choice: `= any(array[key])`, which no full index order serves; a
+-- lateral `offset 0`, which is computed for each row; and a status written so that no partial index offers
+-- itself for it.
+
 -- name: due_timers
 -- The next due timers of the given shards up to a horizon, at most so many a shard, with what firing needs.
 -- One descent of the index for each shard: rows read follow the answer, not the number of jobs.
@@ -9,21 +15,32 @@ cross join lateral (
     order by d.due_at, d.job_id
     limit $3::integer
 ) t
-join detent.jobs j on j.job_id = t.job_id
-join detent.job_revisions r on r.job_id = j.job_id and r.revision = j.revision;
+cross join lateral (
+    select v.revision, v.spec, v.armed_at
+    from detent.jobs j
+    join detent.job_revisions v on v.job_id = j.job_id and v.revision = j.revision
+    where j.job_id = t.job_id
+    offset 0
+) r;
 
 -- name: timers_of
 -- The scheduled timers among the given jobs, with what firing needs.
 select t.job_id, t.tenant, t.due_at, t.version, t.generation, t.shard, r.revision, r.spec::text as spec, r.armed_at
-from detent.timers t
-join detent.jobs j on j.job_id = t.job_id
-join detent.job_revisions r on r.job_id = j.job_id and r.revision = j.revision
-where t.job_id = any($1::uuid[]) and t.status = 'scheduled';
+from unnest($1::uuid[]) as w (job_id)
+join detent.timers t on t.job_id = any(array[w.job_id]) and t.status || '' = 'scheduled'
+cross join lateral (
+    select v.revision, v.spec, v.armed_at
+    from detent.jobs j
+    join detent.job_revisions v on v.job_id = j.job_id and v.revision = j.revision
+    where j.job_id = t.job_id
+    offset 0
+) r;
 
 -- name: fire_batch
 -- Fires due timers: advances each, writes its ledger rows and queues its execution, all or nothing a batch.
 -- Before it: nothing happened. After it: the version has moved, a repeat changes no row. Beside it: the
 -- compare-and-set on (version, due_at) lets one through. Rows come sorted by job_id, so they lock in order.
+-- The clock that the caller decided by must be this one: after a jump nothing is fired until both agree again.
 with advanced as (
     update detent.timers t
     set due_at = f.next_at,
@@ -37,7 +54,8 @@ with advanced as (
          as f (job_id, version, due_at, fire_at, next_at, execution_id,
                day, revision, pool, class, ends_job, skipped_through, skipped, epoch, deadline)
     where t.job_id = any(array[f.job_id]) and t.version = f.version and t.due_at = f.due_at
-      and t.status = 'scheduled' and f.fire_at <= clock_timestamp()
+      and t.status || '' = 'scheduled' and f.fire_at <= clock_timestamp()
+      and (select abs(extract(epoch from clock_timestamp() - $18::timestamptz)) < 5)
     returning t.tenant, t.generation, f.*, clock_timestamp() as decided_at
 ), ledger as (
     insert into detent.fires (tenant, job_id, generation, nominal_at, day, decision, decided_at, execution_id,

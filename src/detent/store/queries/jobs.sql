@@ -174,11 +174,11 @@ values ($1::integer, $2::uuid, $3::text, $4::timestamptz)
 on conflict (job_id) do nothing;
 
 -- name: add_skipped
--- One ledger row for the instants that passed while a job was paused.
+-- One ledger row for the instants that passed while a job was paused or parked.
 insert into detent.fires (tenant, job_id, generation, nominal_at, day, decision, decided_at, through_at,
                           instants, revision, reason)
 values ($1::integer, $2::uuid, $3::integer, $4::timestamptz, $5::date, 'skipped_paused', $6::timestamptz,
-        $7::timestamptz, $8::integer, $9::integer, 'the job was paused');
+        $7::timestamptz, $8::integer, $9::integer, $10::text);
 
 -- name: make_partitions_of_day
 -- Make the history partitions of one day on the spot.

@@ -3,8 +3,11 @@
 -- name: count_jobs
 -- Jobs by status, each counted up to $2.
 select
-    (select count(*) from (select from detent.timers where status = 'scheduled' and tenant = $1::integer
-                           limit $2::integer) c) as scheduled,
+    (select count(*) from (
+        (select from detent.timers where status = 'scheduled' and tenant = $1::integer limit $2::integer)
+        union all
+        (select from detent.timers where status in ('idle', 'parked') and tenant = $1::integer limit $2::integer)) c)
+        as scheduled,
     (select count(*) from (select from detent.timers where status = 'paused' and tenant = $1::integer
                            limit $2::integer) c) as paused,
     (select count(*) from (select from detent.live where ends_job and tenant = $1::integer

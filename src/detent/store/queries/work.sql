@@ -25,8 +25,8 @@ left join detent.live l
 where l.execution_id is null or l.cancel_requested_at is not null;
 
 -- name: stop_worker
--- A worker leaves of its own will. One that still has something by the store's account does not: it is left to
--- the rescuer, which looks after nobody who has stopped.
+-- A worker leaves of its own will. One that could not report or hand back all it held stays in the fleet: it
+-- falls silent, is given up, and its work is taken back. Nobody looks for the work of one that has left.
 update detent.workers w set status = 'stopped', ended_at = clock_timestamp(), in_flight = 0
 where w.worker_id = $1::uuid and w.status in ('live', 'draining')
   and not exists (select from detent.live l where l.worker_id = w.worker_id and l.state = 'running');
@@ -127,6 +127,7 @@ select c.execution_id, c.attempt from closed c;
 -- name: return_batch
 -- Puts ended attempts back to wait: a failed one until its next attempt, a released one at once. Fenced. One
 -- that was asked to cancel is left for the closing statement: a cancel is never answered by another attempt.
+-- Rows come sorted by id, so they lock in order; asking for that order here would invite a walk of the index.
 with mine as (
     select l.execution_id, l.tenant, l.worker_id, f.attempt, f.token, f.state, f.outcome, f.started_at,
            f.finished_at, f.error, f.delay, f.counted, f.reason
@@ -135,7 +136,6 @@ with mine as (
          as f (execution_id, attempt, token, state, outcome, started_at, finished_at, error, delay, counted, reason)
     join detent.live l on l.execution_id = any(array[f.execution_id])
     where l.attempt = f.attempt and l.token = f.token and l.state = 'running' and l.cancel_requested_at is null
-    order by l.execution_id
     for update of l
 ), waiting as (
     update detent.live l
@@ -154,10 +154,13 @@ returning execution_id, attempt;
 -- name: recorded_attempts
 -- Which of these attempts the history has, under these tokens: the answer to a finish whose reply was lost. An
 -- attempt that was given up with its worker was not recorded by it: that finish is a zombie's.
-select a.execution_id, a.attempt
+select f.execution_id, f.attempt
 from unnest($1::uuid[], $2::integer[], $3::bigint[]) as f (execution_id, attempt, token)
-join detent.attempts a on a.execution_id = any(array[f.execution_id]) and a.attempt = f.attempt and a.token = f.token
-where a.day >= $4::date and a.outcome <> 'worker_lost';
+where exists (
+    select from detent.attempts a
+    where a.execution_id = f.execution_id and a.attempt = f.attempt and a.token = f.token
+      and a.day >= $4::date and a.outcome <> 'worker_lost'
+    offset 0);
 
 -- name: append_logs
 -- Stores output of attempts that still hold their lease; answers those that did. A repeat is ignored.
@@ -267,9 +270,8 @@ update detent.workers w set status = 'lost', ended_at = clock_timestamp(), in_fl
 -- name: rows_of_worker
 -- Locks the live rows that a lost worker held, in order.
 select l.execution_id, l.attempt, l.token, l.cancel_requested_at is not null as cancelled, l.claimed_at, l.pool,
-       case when l.cancel_requested_at is not null then
-           (select r.spec ->> 'callback_url' from detent.job_revisions r
-            where r.job_id = l.job_id and r.revision = l.revision) end as callback_url
+       (select r.spec ->> 'callback_url' from detent.job_revisions r
+        where r.job_id = l.job_id and r.revision = l.revision) as callback_url
 from detent.live l
 where l.worker_id = $1::uuid and l.state = 'running'
 order by l.execution_id
@@ -278,6 +280,10 @@ for update;
 -- name: count_losses
 -- Remembers on rows that a worker was lost under them.
 update detent.live l set losses = l.losses + 1 where l.execution_id = any($1::uuid[]);
+
+-- name: drop_partitions
+-- Drops the day partitions of the history before a day.
+select detent.drop_partitions($1::date);
 
 -- name: ensure_partitions
 -- Makes the day partitions of the history from one day through another.

@@ -1,0 +1,130 @@
+"""The run of a torment: warm up, faults by a seed, heal, settle, final read, check.
+
+A fault is a function that harms the running system; the ones that take it down altogether also start it
+again. What a run does follows from its seed alone; what comes of it depends on the machine's timing as well.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Sequence
+
+from checker import differences
+from customer import Acknowledged, Customers, Orders
+from killing import Systems, strike
+from receiver import Receiver
+from settling import caught_up, fleet_is, nothing_open, pause_recurring
+from story import Story, ask, read_story
+from systems import until
+
+SETTLE_SECONDS = 45.0
+WORDS = ("--slots", "20")
+
+Fault = Callable[[Systems, random.Random], None]
+
+
+def everything(systems: Systems, chance: random.Random) -> None:
+    """All processes at once, with or without the programs that workers started."""
+    systems.kill_everything(chance, programs=chance.random() < 0.5)
+    systems.start(*WORDS).ready()
+
+
+def everything_twice(systems: Systems, chance: random.Random) -> None:
+    """And once more before it is up again."""
+    systems.kill_everything(chance, programs=chance.random() < 0.5)
+    killed_while_starting(systems, chance)
+    systems.start(*WORDS).ready()
+
+
+def killed_while_starting(systems: Systems, chance: random.Random) -> None:
+    systems.start(*WORDS)
+    time.sleep(chance.uniform(0.2, 2.0))
+    systems.kill_everything(chance, programs=True)
+
+
+def role(name: str) -> Fault:
+    """kill -9 of one role, or of PostgreSQL, unless it is dead just now."""
+
+    def kill_it(systems: Systems, chance: random.Random) -> None:
+        for pid in systems.roles().get(name, ()):
+            strike(pid)
+
+    kill_it.__name__ = name
+    return kill_it
+
+
+def backend(systems: Systems, chance: random.Random) -> None:
+    """kill -9 of one session of PostgreSQL, which then ends all of them."""
+    sessions = sorted(pid for pid, words in systems.family().items() if words.startswith("postgres: detent"))
+    if sessions:
+        strike(chance.choice(sessions))
+
+
+PARTS: Sequence[Fault] = (backend, *map(role, ("postgres", "worker", "scheduler", "api", "keeper")))
+
+
+def torment(systems: Systems, seed: int, faults: Sequence[Fault]) -> Story:
+    """All of it; answers the story of the run, in which everything agrees."""
+    with Receiver() as receiver, systems.explained():
+        story = suffer(systems, seed, faults, receiver)
+        tell(story)
+        found = differences(story)
+        assert not found, f"{len(found)} differences:\n" + "\n".join(found[:40])
+        runs_on_time(systems, seed)
+        systems.stop()
+        assert not systems.complaints()
+    return story
+
+
+def suffer(systems: Systems, seed: int, faults: Sequence[Fault], receiver: Receiver) -> Story:
+    """From the first start until everything is quiet again."""
+    chance = random.Random(seed)
+    killed_while_starting(systems, chance)
+    systems.start(*WORDS).ready()
+    owed = recurring_jobs(systems, seed)
+    with Customers(systems.api, seed, systems.witness.path, receiver.url) as customers:
+        for fault in faults:
+            time.sleep(chance.uniform(0.6, 2.2))  # not a wait: when to kill is what the seed decides
+            print(f"{time.strftime('%H:%M:%S')} {fault.__name__}")
+            fault(systems, chance)
+        time.sleep(chance.uniform(0.5, 1.5))
+    story = settle(systems, owed + customers.acknowledged)
+    story.runs, story.heard = customers.runs, receiver.heard
+    return story
+
+
+def settle(systems: Systems, owed: list[Acknowledged]) -> Story:
+    until(lambda: fleet_is(systems, 1), SETTLE_SECONDS, "a fleet of one worker")
+    until(lambda: caught_up(systems), SETTLE_SECONDS, "the catching up with all that was due")
+    paused_at = pause_recurring(systems, owed)
+    until(lambda: nothing_open(systems), SETTLE_SECONDS, "the end of all that was open")
+    return read_story(systems.database, systems.api, owed, paused_at, systems.witness.lines())
+
+
+def tell(story: Story) -> None:
+    again = sum(job.tries > 1 for job in story.owed)
+    print(
+        f"{len(story.owed)} jobs, {again} of them asked for again, {len(story.tables['fires'])} ledger rows,"
+        f" {len(story.tables['executions'])} executions, {story.losses} attempts lost with"
+        f" {sum(row['status'] == 'lost' for row in story.tables['workers'])} workers"
+    )
+
+
+def recurring_jobs(systems: Systems, seed: int) -> list[Acknowledged]:
+    orders = Orders(f"{seed}-recurring", systems.witness.path)
+    bodies = [*(orders.recurring() for _ in range(5)), *(orders.minutely() for _ in range(2))]
+    return [systems.api.create(body) for body in bodies]
+
+
+def runs_on_time(systems: Systems, seed: int) -> None:
+    """A job that is new at the end is not held up by anything that happened before."""
+    orders = Orders(f"{seed}-fresh", systems.witness.path)
+    job = systems.api.create(orders.plain("fault.looped", delay=1))
+    ended = "select count(*) from detent.job_ends where status = 'completed' and job_id = $1"
+    until(lambda: ask(systems.database, ended, job.job_id) == 1, 10, "the end of a fresh job")
+    (fire,) = systems.api.all(f"/jobs/{job.job_id}/fires")
+    (execution,) = systems.api.all(f"/jobs/{job.job_id}/executions")
+    assert fire["decision"] == "fired"
+    assert execution["attempt"] == 1
+    assert 0 <= execution["lateness_ms"] < 1000

@@ -1,0 +1,132 @@
+"""Clocks that jump: the database's own, and a node's."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from customer import Api, Orders
+from faking import FakedServer, in_another_hour, library
+from killing import LEASE
+from story import ask
+from systems import Up, until
+from witness import Witness
+
+from detent.store.embedded import discard, temporary_folder
+
+pytestmark = [
+    pytest.mark.skipif(sys.platform != "linux", reason="fakes clocks with LD_PRELOAD"),
+    pytest.mark.timeout(240),
+]
+
+HERE = Path(__file__).parent
+STEP = 600
+
+
+@pytest.fixture(autouse=True)
+def faketime() -> None:
+    if library() is None:
+        if os.environ.get("CI") == "true":
+            pytest.fail("libfaketime is not installed, and CI skips nothing")
+        pytest.skip("libfaketime is not installed")
+
+
+@pytest.fixture
+def server() -> Iterator[FakedServer]:
+    with FakedServer() as running:
+        yield running
+
+
+class Scene:
+    def __init__(self, up: Up, url: str, notes: Path) -> None:
+        self.up, self.url = up, url
+        self.api = Api(up.url)
+        self.witness = Witness(notes / "witness")
+        self.orders = Orders("clock", self.witness.path)
+
+    def ask(self, query: str, *args: Any) -> Any:
+        return ask(self.url, query, *args)
+
+    def fires(self) -> int:
+        return int(self.ask("select count(*) from detent.fires where execution_id is not null"))
+
+    def alerted(self, kind: str) -> bool:
+        overview, _ = self.api.insist("GET", "/stats/overview")
+        return any(alert["kind"] == kind for alert in overview["alerts"])
+
+    def fresh_job_runs_on_time(self) -> None:
+        job = self.api.create(self.orders.plain("fault.looped", delay=1))
+        path = f"/jobs/{job.job_id}/executions"
+        (execution,) = until(lambda: [e for e in self.api.all(path) if e["finished_at"]], 15, "a fresh job")
+        assert execution["status"] == "succeeded"
+        assert 0 <= execution["lateness_ms"] < 1000
+
+    def nothing_happened_twice(self) -> None:
+        twice = """select count(*) from (select job_id, scheduled_for from detent.executions
+                   union all select job_id, scheduled_for from detent.live) e
+                   group by job_id, scheduled_for having count(*) > 1"""
+        assert self.ask(twice) is None
+        assert self.ask("select count(*) from detent.workers where status = 'lost'") == 0
+        assert self.ask("select coalesce(sum(losses), 0) from detent.executions") == 0
+        starts = Counter(line.execution_id for line in self.witness.lines() if line.event == "start")
+        assert set(starts.values()) <= {1}
+
+
+def test_a_database_clock_that_steps_is_doubted_and_nothing_happens_twice(
+    server: FakedServer, tmp_path: Path
+) -> None:
+    data = temporary_folder("detent-clock-up-")
+    up = Up(data, ("--database", server.url, "--import", "witness", *LEASE), HERE)
+    try:
+        scene = Scene(up.ready(), server.url, tmp_path)
+        for _ in range(3):
+            scene.api.create(scene.orders.recurring())
+        until(lambda: scene.fires() >= 6, 20, "the first fires")
+
+        server.step(STEP)
+        until(lambda: scene.alerted("clock_jump"), 10, "the alert")
+        before = scene.fires()
+        time.sleep(2)  # not a wait: nothing must happen in it
+        assert scene.fires() == before
+        until(lambda: scene.fires() > before, 30, "firing by the new time")
+        until(lambda: not scene.alerted("clock_jump"), 10, "the end of the alert")
+        ranges = scene.ask("select count(*) from detent.fires where decision = 'skipped_misfire'")
+        assert ranges == 3  # one range for each job, not ten minutes of rows
+        scene.fresh_job_runs_on_time()
+        scene.nothing_happened_twice()
+
+        server.step(0)
+        until(lambda: scene.alerted("clock_jump"), 10, "the alert of the step back")
+        until(lambda: not scene.alerted("clock_jump"), 30, "its end")
+        scene.fresh_job_runs_on_time()
+        scene.nothing_happened_twice()
+    finally:
+        up.end(seconds=60)
+        discard(data)
+
+
+def test_a_node_whose_clock_is_an_hour_off_fires_and_runs_on_time(tmp_path: Path) -> None:
+    data = temporary_folder("detent-clock-node-")
+    up = Up(data, ("--import", "witness", *LEASE), HERE, in_another_hour("+3600"))
+    try:
+        up.ready()
+        from detent.store.embedded import find_running
+
+        url = find_running(data)
+        assert url is not None
+        scene = Scene(up, url, tmp_path)
+        until(lambda: scene.alerted("clock_skew"), 15, "the alert")
+        true_now = time.time()
+        scene.fresh_job_runs_on_time()
+        recorded = scene.ask("select extract(epoch from max(started_at)) from detent.executions")
+        assert abs(float(recorded) - true_now) < 60
+        scene.nothing_happened_twice()
+    finally:
+        up.end(seconds=60)
+        discard(data)

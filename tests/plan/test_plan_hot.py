@@ -1,0 +1,86 @@
+"""The hot statements read rows in proportion to their batch, whatever the tables hold."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from asks import SHARDS, arguments, close
+from crowd import WORKER
+from explained import Reading, reading_of
+
+from detent.fire.firer import HORIZON, PER_SHARD
+from detent.store.database import Database
+
+# How many rows of tables a statement may read for each row that it is about.
+READS = {
+    "fire_batch": 1,
+    "claim": 2,
+    "close_batch": 1,
+    "return_batch": 2,
+    "append_logs": 1,
+    "recorded_attempts": 1,
+    "timers_of": 4,
+    "definitions": 1,
+}
+HANDLES = 12  # rows that pass between the steps of a plan, for each row that it is about
+BLOCKS = 50
+ROUNDED = len(SHARDS)  # rows are averages of loops, one for each shard, that the server rounds
+ALWAYS = 300  # blocks that a statement may touch however small it is: one descent for each shard or partition
+
+
+def check(reading: Reading, statement: str, batch: int) -> None:
+    assert reading.answered == batch, reading
+    assert reading.rows <= READS[statement] * batch + 1, reading
+    assert reading.handled <= HANDLES * batch + 10, reading
+    assert reading.blocks <= BLOCKS * batch + ALWAYS, reading
+
+
+@pytest.mark.parametrize("batch", [1, 30, 500])
+@pytest.mark.parametrize("statement", READS)
+async def test_a_hot_statement_reads_what_it_is_about(hot: Database, statement: str, batch: int) -> None:
+    check(await reading_of(hot, statement, *await arguments(hot, statement, batch)), statement, batch)
+
+
+async def test_loading_the_horizon_reads_the_timers_within_it(hot: Database) -> None:
+    horizon = datetime.now(UTC) + HORIZON
+    reading = await reading_of(hot, "due_timers", SHARDS, horizon, PER_SHARD)
+    assert 1000 <= reading.answered <= 2000  # a thousand overdue, and one a second
+    assert reading.rows <= 4 * reading.answered + ROUNDED  # the timer, its job, its revision
+    assert reading.blocks <= 15 * reading.answered + 3 * len(SHARDS)
+
+
+async def test_a_scan_of_the_next_seconds_reads_no_more_of_a_shard_than_it_may(hot: Database) -> None:
+    horizon = datetime.now(UTC) + timedelta(days=2)
+    reading = await reading_of(hot, "due_timers", SHARDS, horizon, 3)
+    assert reading.answered == 3 * len(SHARDS)
+    assert reading.rows <= 4 * reading.answered + ROUNDED
+
+
+async def test_a_scan_that_finds_nothing_costs_one_descent_for_each_shard(hot: Database) -> None:
+    horizon = datetime.now(UTC) - timedelta(days=1)
+    reading = await reading_of(hot, "due_timers", SHARDS, horizon, PER_SHARD)
+    assert (reading.answered, reading.rows) == (0, 0)
+    assert reading.blocks <= 5 * len(SHARDS)
+
+
+async def test_a_claim_in_an_empty_pool_reads_no_executions(hot: Database) -> None:
+    reading = await reading_of(hot, "claim", WORKER, "nothing here", 500)
+    assert (reading.answered, reading.tables["live"]) == (0, 0)
+    assert reading.blocks <= 20
+
+
+async def test_a_worker_that_is_not_live_reads_no_executions(hot: Database) -> None:
+    stranger = "00000000-0000-4000-8000-00000000ffff"
+    reading = await reading_of(hot, "claim", stranger, "default", 500)
+    assert (reading.answered, reading.rows) == (0, 0)
+
+
+async def test_a_heartbeat_reads_its_own_row_and_what_is_to_be_cancelled(hot: Database) -> None:
+    beat = await reading_of(hot, "beat_worker", WORKER, 5, None, 0)
+    assert (beat.answered, beat.rows) == (1, 1)
+    held = await close(hot, 100)
+    orders = await reading_of(hot, "orders_for_attempts", *held[:3])
+    assert orders.answered == 0
+    assert orders.rows <= 200
+    assert orders.blocks <= 1000
