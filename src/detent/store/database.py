@@ -124,7 +124,7 @@ class Database:
             yield connection
 
     async def fetch(self, query: str, *args: Any, patient: bool = True) -> list[Record]:
-        """Without patience, what was undone because of others is not repeated: the caller has a better way."""
+        """Without patience, what was undone because of others is not repeated: the caller does better."""
 
         async def attempt() -> list[Record]:
             async with self.connection() as connection:
