@@ -1,7 +1,7 @@
 """The worker's port on PostgreSQL: claims by `dispatch`, endings by `finish`, the rest straight to the store.
 
 A claim whose answer was lost has taken rows that this worker knows nothing of. After any failed claim the
-next one first hands back what the store says we hold and we know nothing about.
+next one first hands back what the store says we hold and we know nothing about; so does the worker's end.
 
 What is handed back and was asked to cancel meanwhile is over: no worker has it any more, so it is closed.
 """
@@ -14,6 +14,7 @@ from uuid import UUID
 
 from detent.dispatch.claimer import Claimer
 from detent.finish.recorder import Recorder
+from detent.model.errors import StoreBusy
 from detent.model.work import Beat, Claim, Finished, LogChunk, Orders, WorkerInfo
 from detent.runtime.clock import Clock
 from detent.runtime.notify import Notifier
@@ -39,6 +40,8 @@ class PostgresPort:
         self._doubt = False
 
     async def register(self, info: WorkerInfo, lease_seconds: float) -> None:
+        self._held.clear()  # what another incarnation held is not this one's
+        self._doubt = False
         await work.register(self._database, info, lease_seconds)
 
     async def claim(self, worker_id: UUID, pools: Sequence[str], limit: int) -> list[Claim]:
@@ -96,6 +99,8 @@ class PostgresPort:
         return {(c.execution_id, c.attempt) for c in chunks} - leased
 
     async def stop(self, worker_id: UUID) -> None:
+        if self._doubt:
+            await self._hand_back_unknown(worker_id)
         await work.stop(self._database, worker_id)
 
 
@@ -115,7 +120,10 @@ class PostgresPulse:
         if not beat.holding:
             return Orders(alive=True, draining=draining)
         columns = [list(column) for column in zip(*beat.holding, strict=True)]
-        rows = await self._connection.fetch(queries.orders_for_attempts, *columns)
+        try:
+            rows = await self._connection.fetch(queries.orders_for_attempts, *columns)
+        except StoreBusy:  # somebody locks the table: the beat counts all the same, orders come with the next
+            return Orders(alive=True, draining=draining)
         told = [((row["execution_id"], row["attempt"]), row["stale"]) for row in rows]
         return Orders(
             alive=True,

@@ -134,7 +134,7 @@ class Reporter:
         return batch
 
     async def _record(self, batch: list[Finished]) -> None:
-        recorded = await self._persistent.send(self._port.finish, batch, self._refused)
+        recorded = await self._persistent.send(self._port.finish, batch, self._refused, self._later)
         self._bytes -= sum(len(f.result) for f in batch if f.result is not None)
         self.recorded += len(recorded)
         if len(recorded) < len(batch):
@@ -151,6 +151,11 @@ class Reporter:
                 "%d ended attempts were not ours any more and changed nothing, first %s attempt %d",
                 len(stale), stale[0].execution_id, stale[0].attempt,
             )  # fmt: skip
+
+    def _later(self, finished: Finished) -> None:
+        """Its row is locked by somebody: others need not wait for it."""
+        self._unfit.add((finished.claim.execution_id, finished.claim.attempt))
+        self.add(finished)
 
     def _refused(self, finished: Finished, error: Exception) -> None:
         """One report that the store cannot take: its attempt fails with that reason instead."""

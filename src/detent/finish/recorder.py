@@ -15,13 +15,11 @@ from uuid import UUID
 import msgspec
 
 from detent.finish.decide import Close, decide, quarantine
-from detent.model.errors import StoreUnavailable
 from detent.model.job import PythonTask
 from detent.model.work import UNKNOWN_TASK, Finished
 from detent.store import work
 from detent.store.database import Database
 from detent.store.partitions import with_partitions_of
-from detent.store.unavailable import passing
 from detent.store.work import Closing, Pair, Returning
 
 # How long an execution whose task nobody knows waits for a worker that does, before it is a dead letter.
@@ -85,9 +83,8 @@ class Recorder:
             for row, finished in waiting:
                 self._waits(finished.claim.spec.pool, row.delay.total_seconds())
         # What is left was asked to cancel meanwhile, or is stale; the fence of the closing tells which.
-        cancelled = Close("cancelled", reason="cancelled on request")
         closing.extend(
-            _closing(finished, cancelled)
+            _closing(finished, Close("cancelled", row.counted, "cancelled on request"))
             for row, finished in waiting
             if (row.execution_id, row.attempt) not in done
         )
@@ -97,13 +94,7 @@ class Recorder:
         self, rows: Sequence[Closing | Returning], write: Callable[[], Awaitable[set[Pair]]]
     ) -> set[Pair]:
         ids = [row.execution_id for row in rows]
-        try:
-            return await with_partitions_of(self._database, rows[0].finished_at, ids, write)
-        except Exception as error:
-            # A batch may be halved for any reason; a single end is refused only for what is in it.
-            if len(rows) == 1 and passing(error):
-                raise StoreUnavailable(f"the end of {ids[0]} cannot be recorded yet: {error}") from error
-            raise
+        return await with_partitions_of(self._database, rows[0].finished_at, ids, write)
 
     async def _read_back(self, missing: Sequence[Finished]) -> set[Pair]:
         since = min(f.started_at for f in missing).date() - timedelta(days=1)

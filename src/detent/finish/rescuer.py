@@ -14,7 +14,7 @@ import time
 from datetime import timedelta
 from uuid import UUID
 
-from detent.model.errors import StoreUnavailable
+from detent.model.errors import StoreBusy, StoreUnavailable
 from detent.runtime.clock import Clock
 from detent.runtime.notify import Notifier
 from detent.runtime.service import Service
@@ -60,7 +60,10 @@ class Rescuer(Service):
         self._seen = seen
         for row in rows:
             if row["expired"] and seen[row["worker_id"]][1] >= row["lease_seconds"]:
-                await self._rescue(row)
+                try:
+                    await self._rescue(row)
+                except StoreBusy as error:  # somebody is at its rows: the next tick comes back to it
+                    log.warning("worker %s is lost and cannot be given up yet: %s", row["name"], error)
         return None
 
     async def _rescue(self, worker: Record) -> None:
@@ -93,8 +96,8 @@ class Rescuer(Service):
             )
             for r in rows if r["cancelled"]
         ]  # fmt: skip
+        await connection.execute(queries.count_losses, [row["execution_id"] for row in rows])
         if back:
             await work.put_back(connection, back)
-            await connection.execute(queries.count_losses, [row.execution_id for row in back])
         if ended:
             await work.close(connection, ended)

@@ -2,7 +2,8 @@
 
 The wheel holds the horizon, loaded by range scan and told of changes by wake-ups; a scan of the next
 seconds every second is the safety net under both. Firing a batch is one transaction. A batch that fails is
-halved until the row at fault stands alone: that one is parked with the reason, the others go on.
+halved until the row at fault stands alone: that one is parked with the reason, the others go on. A row that
+somebody keeps locked is at no fault: it is passed over for a while.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from uuid import UUID
 from detent.fire.decide import decide
 from detent.fire.node import Node
 from detent.fire.wheel import Wheel
-from detent.model.errors import DetentError, StoreUnavailable
+from detent.model.errors import DetentError, StoreBusy, StoreUnavailable
 from detent.runtime.clock import Clock
 from detent.runtime.notify import EVERYTHING, Notifier
 from detent.runtime.service import Service
@@ -24,7 +25,6 @@ from detent.store import timers
 from detent.store.database import Database
 from detent.store.partitions import with_partitions, with_partitions_of
 from detent.store.timers import DueTimer, Firing
-from detent.store.unavailable import passing
 from detent.when.rule import NextFires
 
 log = logging.getLogger("detent.firer")
@@ -36,6 +36,7 @@ SCAN_EVERY = timedelta(seconds=1)
 PER_SHARD = 2000
 BATCH = 1000
 IN_DOUBT = 0.25
+PASS_OVER = timedelta(seconds=5)
 
 
 class Firer(Service):
@@ -61,6 +62,7 @@ class Firer(Service):
         self._wheel = Wheel()
         self._changed: set[UUID] = set()
         self._gained: set[int] = set()
+        self._locked: dict[UUID, datetime] = {}  # by others: passed over until then
         self._reload = True
         self._loaded_until = clock.now()
         self._scan_at = clock.now()
@@ -122,7 +124,11 @@ class Firer(Service):
             self._reload = False
             self._gained.clear()
             self._wheel.clear()
-            await self._load(now + HORIZON)
+            try:
+                await self._load(now + HORIZON)
+            except StoreUnavailable:
+                self._reload = True
+                raise
         elif self._loaded_until - now < TOP_UP_BEFORE:
             await self._load(now + HORIZON)
         elif now >= self._scan_at:
@@ -152,7 +158,7 @@ class Firer(Service):
     async def _fire(self, due: Sequence[DueTimer]) -> None:
         now = self._clock.now()
         batch: list[tuple[DueTimer, Firing]] = []
-        for timer in due:
+        for timer in self._unlocked(due, now):
             if timer.shard not in self._node.epochs:
                 continue  # another node's by now
             try:
@@ -162,6 +168,13 @@ class Firer(Service):
         if batch:
             batch.sort(key=lambda pair: pair[0].job_id.bytes)
             await self._apply(batch)
+
+    def _unlocked(self, due: Sequence[DueTimer], now: datetime) -> Sequence[DueTimer]:
+        """Without those that are passed over: the scan of the next seconds brings them again."""
+        if not self._locked:
+            return due
+        self._locked = {job_id: until for job_id, until in self._locked.items() if until > now}
+        return [timer for timer in due if timer.job_id not in self._locked]
 
     async def _apply(self, batch: Sequence[tuple[DueTimer, Firing]]) -> None:
         firings = [firing for _, firing in batch]
@@ -174,20 +187,20 @@ class Firer(Service):
                     self._database, firings, self._node.node_id, self._tzdata, self._clock.now()
                 ),
             )
+        except StoreBusy as error:
+            if len(batch) > 1:
+                await self._halve(batch)
+            else:
+                log.warning("job %s cannot be fired yet: %s", batch[0][0].job_id, error)
+                self._locked[batch[0][0].job_id] = self._clock.now() + PASS_OVER
+            return
         except StoreUnavailable:
             raise
         except Exception as error:  # noqa: BLE001 - the border of a batch: the row at fault is found by halving
-            if len(batch) == 1:
-                timer = batch[0][0]
-                if passing(error):
-                    log.warning("job %s cannot be fired yet: %s", timer.job_id, error)
-                    self._changed.add(timer.job_id)
-                else:
-                    await self._park(timer, f"firing failed: {type(error).__name__}: {error}")
-                return
-            half = len(batch) // 2
-            await self._apply(batch[:half])
-            await self._apply(batch[half:])
+            if len(batch) > 1:
+                await self._halve(batch)
+            else:
+                await self._park(batch[0][0], f"firing failed: {type(error).__name__}: {error}")
             return
         self.fired += len(moved)
         if not moved:
@@ -202,6 +215,11 @@ class Firer(Service):
                 self._changed.add(timer.job_id)  # changed under us: read it again
             elif firing.next_at is not None:
                 self._keep(timer._replace(due_at=firing.next_at, version=timer.version + 1))
+
+    async def _halve(self, batch: Sequence[tuple[DueTimer, Firing]]) -> None:
+        half = len(batch) // 2
+        await self._apply(batch[:half])
+        await self._apply(batch[half:])
 
     async def _park(self, timer: DueTimer, reason: str) -> None:
         log.error("job %s is parked: %s", timer.job_id, reason)

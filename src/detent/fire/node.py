@@ -60,6 +60,7 @@ class Node(Service):
         self.node_id = new_incarnation_id()
         self._lock_key = int.from_bytes(self.node_id.bytes[:8], "big", signed=True)
         self._lock: Dedicated | None = None
+        self._holds = False  # the advisory lock, on that connection
         self._owned: dict[int, int] = {}
         self._fading: dict[int, tuple[int, float]] = {}
         self.epochs: dict[int, int] = {}
@@ -78,9 +79,15 @@ class Node(Service):
 
     async def _registered(self) -> Dedicated:
         if self._lock is None or self._lock.is_closed():
-            self._lock = await self._database.dedicated()
-            await self._lock.fetchval(queries.hold_incarnation_lock, self._lock_key)
-            await self._lock.execute(
+            self._lock, self._holds = await self._joined(), False
+        if not self._holds:  # perhaps the server has not noticed yet that our last connection is gone
+            self._holds = await self._lock.fetchval(queries.hold_incarnation_lock, self._lock_key)
+        return self._lock
+
+    async def _joined(self) -> Dedicated:
+        connection = await self._database.dedicated()
+        try:
+            await connection.execute(
                 queries.register_node,
                 self.node_id,
                 DEFAULT_TENANT,
@@ -89,7 +96,10 @@ class Node(Service):
                 self._lock_key,
                 self._standby,
             )
-        return self._lock
+        except BaseException:
+            await connection.close()
+            raise
+        return connection
 
     def _own(self, held: dict[int, int]) -> None:
         now = time.monotonic()
@@ -122,7 +132,10 @@ class Node(Service):
         return any(row["node_id"] != self.node_id and not row["leaving"] for row in rows)
 
     async def closed(self) -> None:
-        if self._lock is not None and not self._lock.is_closed():
+        if self._lock is None or self._lock.is_closed():
+            return
+        try:
             await self._lock.execute(queries.leave_shards, self.node_id)
             await self._lock.execute(queries.end_node, self.node_id)
+        finally:
             await self._lock.close()

@@ -6,6 +6,7 @@ DetentError
 ├── NotFound            no such thing, or another tenant's (404)
 ├── Conflict            wrong state, or another body under the same key (409)
 ├── StoreUnavailable    the database cannot be reached or cannot write (503)
+│   └── StoreBusy       it undid a transaction, whole, because of others (503)
 ├── SchemaMismatch      the schema is newer than this program, or was altered
 └── StartupError        a role cannot start: data folder in use, port taken, ...
 """
@@ -56,6 +57,10 @@ class Conflict(DetentError):
 
 class StoreUnavailable(DetentError):
     code = "store_unavailable"
+
+
+class StoreBusy(StoreUnavailable):
+    """Nothing of the transaction was kept: it may be done again as it was."""
 
 
 class SchemaMismatch(DetentError):

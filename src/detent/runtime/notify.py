@@ -122,13 +122,21 @@ class Listener(Service):
 
     async def run_once(self) -> float | None:
         if self._connection is None or self._connection.is_closed():
-            self._connection = await self._database.dedicated()
-            for channel, heard in self._heard.items():
-                await self._connection.listen(channel, partial(self._on_message, heard))
+            self._connection = await self._listening()
             self._lost()  # whatever was said before we listened is unknown
         else:
             await self._look(self._connection)
         return None
+
+    async def _listening(self) -> Dedicated:
+        connection = await self._database.dedicated()
+        try:
+            for channel, heard in self._heard.items():
+                await connection.listen(channel, partial(self._on_message, heard))
+        except BaseException:
+            await connection.close()
+            raise
+        return connection
 
     async def _look(self, connection: Dedicated) -> None:
         """A dead peer shows itself; then the next tick listens anew."""
@@ -137,7 +145,7 @@ class Listener(Service):
                 await connection.execute(Queries.load().ping)
         except TimeoutError as error:
             self._connection = None
-            await connection.close()
+            connection.terminate()  # a goodbye would wait for an answer
             raise StoreUnavailable("the database did not answer in time") from error
 
     def _on_message(self, heard: Callable[[str], None], payload: str) -> None:

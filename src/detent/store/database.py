@@ -1,7 +1,9 @@
 """Access to PostgreSQL: a small pool of connections for one process.
 
-Every call maps what means "the store cannot be had" to StoreUnavailable; see `unavailable`. How a
-connection is set up is told in `session`, which also has the connections outside of the pool.
+Every call maps what means "the store cannot be had" to StoreUnavailable; see `unavailable`. A single
+statement that the server undid because of others is repeated here; see `repeat`. A transaction of several
+is its user's to repeat, as a whole. How a connection is set up is told in `session`, which also has the
+connections outside of the pool.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ import asyncpg
 from asyncpg.pool import PoolConnectionProxy
 
 from detent.model.errors import StartupError, StoreUnavailable
+from detent.store.repeat import repeated
 from detent.store.session import (
     CLOSE_SECONDS,
     COMMAND_SECONDS,
@@ -29,7 +32,7 @@ from detent.store.session import (
     session,
 )
 from detent.store.sql import Queries
-from detent.store.unavailable import DRIVER_ERRORS, broken, opening_errors, sentence_for, shown
+from detent.store.unavailable import DRIVER_ERRORS, broken, opening_errors, shown, trouble_in
 
 __all__ = ["Connection", "Database", "Dedicated", "Isolation", "Record"]
 
@@ -120,21 +123,35 @@ class Database:
         ):
             yield connection
 
-    async def fetch(self, query: str, *args: Any) -> list[Record]:
-        async with self.connection() as connection:
-            return await connection.fetch(query, *args)
+    async def fetch(self, query: str, *args: Any, patient: bool = True) -> list[Record]:
+        """Without patience, what was undone because of others is not repeated: the caller does better."""
+
+        async def attempt() -> list[Record]:
+            async with self.connection() as connection:
+                return await connection.fetch(query, *args)
+
+        return await (repeated(attempt) if patient else attempt())
 
     async def fetchrow(self, query: str, *args: Any) -> Record | None:
-        async with self.connection() as connection:
-            return await connection.fetchrow(query, *args)
+        async def attempt() -> Record | None:
+            async with self.connection() as connection:
+                return await connection.fetchrow(query, *args)
+
+        return await repeated(attempt)
 
     async def fetchval(self, query: str, *args: Any) -> Any:
-        async with self.connection() as connection:
-            return await connection.fetchval(query, *args)
+        async def attempt() -> Any:
+            async with self.connection() as connection:
+                return await connection.fetchval(query, *args)
+
+        return await repeated(attempt)
 
     async def execute(self, query: str, *args: Any) -> str:
-        async with self.connection() as connection:
-            return await connection.execute(query, *args)
+        async def attempt() -> str:
+            async with self.connection() as connection:
+                return await connection.execute(query, *args)
+
+        return await repeated(attempt)
 
     async def dedicated(self) -> Dedicated:
         """A connection outside of the pool, on the running loop, which the caller closes."""
@@ -183,8 +200,8 @@ class Lease:
         # What was asked is answered by now: a connection lost on its way back is the pool's to replace.
         with contextlib.suppress(*DRIVER_ERRORS, OSError):
             await self._pool.release(self._connection)
-        if error is not None and (sentence := sentence_for(error)):
-            raise StoreUnavailable(sentence) from error
+        if error is not None and (trouble := trouble_in(error)):
+            raise trouble from error
 
 
 async def _as_it_is(_connection: Any) -> None:

@@ -23,6 +23,7 @@ from detent.store.executions import error_of
 from detent.store.job_read import read_jobs
 from detent.store.listing import LAST, Page
 from detent.store.partitions import with_partitions_of
+from detent.store.repeat import repeated
 from detent.store.request_keys import RequestKey, claim_key
 from detent.store.sql import Queries
 from detent.store.work_change import Run, read_one
@@ -72,13 +73,17 @@ async def discard(
     database: Database, tenant: int, execution: UUID, note: str | None, now: datetime, key: RequestKey | None
 ) -> None:
     """Let a letter rest."""
-    async with database.transaction() as connection:
-        status, _ = await _lock(connection, tenant, execution)
-        if await claim_key(connection, tenant, key, execution) is not None or status == "discarded":
-            return
-        if status != "waiting":
-            raise Conflict("wrong_state", f"the dead letter was {status}: there is nothing to discard")
-        await _settle(connection, tenant, execution, "discarded", now, None, note)
+
+    async def attempt() -> None:
+        async with database.transaction() as connection:
+            status, _ = await _lock(connection, tenant, execution)
+            if await claim_key(connection, tenant, key, execution) is not None or status == "discarded":
+                return
+            if status != "waiting":
+                raise Conflict("wrong_state", f"the dead letter was {status}: there is nothing to discard")
+            await _settle(connection, tenant, execution, "discarded", now, None, note)
+
+    await repeated(attempt)
 
 
 async def replay(
@@ -132,7 +137,7 @@ async def replay(
             await _settle(connection, tenant, source, "replayed", now, new_id, note)
             return Run(await read_one(connection, tenant, new_id), spec.pool, new=True)
 
-    return await with_partitions_of(database, now, [new_id], attempt)
+    return await with_partitions_of(database, now, [new_id], lambda: repeated(attempt))
 
 
 async def replay_of(database: Database, tenant: int, execution: UUID) -> UUID | None:

@@ -22,6 +22,7 @@ from detent.store.database import Connection, Database
 from detent.store.job_create import Draft, encode_spec, insert_jobs
 from detent.store.job_read import Standing, read_jobs
 from detent.store.partitions import with_partitions
+from detent.store.repeat import repeated
 from detent.store.request_keys import RequestKey, claim_key
 from detent.store.sql import Queries
 
@@ -84,7 +85,7 @@ async def change_job(
                 return Changed(standing.job, changed=False)
             return await _apply(connection, tenant, standing, decide(standing), now)
 
-    return await with_partitions(database, now, attempt)
+    return await with_partitions(database, now, lambda: repeated(attempt))
 
 
 async def put_by_name(
@@ -113,7 +114,7 @@ async def put_by_name(
                     await connection.execute(queries.set_by_name, tenant, target, True)
             return await _apply(connection, tenant, standing, decide(standing), now)
 
-    return await with_partitions(database, now, attempt)
+    return await with_partitions(database, now, lambda: repeated(attempt))
 
 
 @contextlib.contextmanager

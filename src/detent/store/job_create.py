@@ -13,6 +13,7 @@ from detent.model.ids import shard_of
 from detent.model.job import Job, JobSpec
 from detent.store.database import Connection, Database
 from detent.store.job_read import read_jobs
+from detent.store.repeat import repeated
 from detent.store.request_keys import RequestKey, claim_keys
 from detent.store.sql import Queries
 
@@ -42,9 +43,18 @@ async def create_jobs(database: Database, tenant: int, drafts: Sequence[Draft], 
     if not drafts:
         return []
     if all(draft.request_key is None for draft in drafts):
-        async with database.connection() as connection:
-            await insert_jobs(connection, tenant, drafts, now)
-        return [Made(_job(tenant, draft, now), new=True) for draft in drafts]
+        return await repeated(lambda: _create_all(database, tenant, drafts, now))
+    return await repeated(lambda: _create_new(database, tenant, drafts, now))
+
+
+async def _create_all(database: Database, tenant: int, drafts: Sequence[Draft], now: datetime) -> list[Made]:
+    async with database.connection() as connection:
+        await insert_jobs(connection, tenant, drafts, now)
+    return [Made(_job(tenant, draft, now), new=True) for draft in drafts]
+
+
+async def _create_new(database: Database, tenant: int, drafts: Sequence[Draft], now: datetime) -> list[Made]:
+    """Those that were not asked for before under their keys."""
     async with database.transaction() as connection:
         before = await claim_keys(
             connection, tenant, [draft.request_key for draft in drafts], [draft.job_id for draft in drafts]

@@ -22,7 +22,7 @@ from detent import __version__
 from detent.model.errors import SchemaMismatch, StartupError
 from detent.store.session import Dedicated, connect, keep_trying, session
 from detent.store.sql import Queries
-from detent.store.unavailable import sentence_for, store_errors
+from detent.store.unavailable import store_errors, trouble_in
 
 FOLDER = Path(__file__).with_name("migrations")
 _FILE_NAME = re.compile(r"(\d{4})_([a-z0-9_]+)\.sql")
@@ -119,7 +119,7 @@ def compare(migrations: list[Migration], applied: list[Applied]) -> list[Migrati
 
 async def _connect(url: str) -> asyncpg.Connection[asyncpg.Record]:
     # A migration may take as long as it needs, and so may the wait for somebody else's.
-    settings = session("detent migrate", statement_seconds=0)
+    settings = session("detent migrate", statement_seconds=0, lock_seconds=0)
     return await connect(url, settings, command_seconds=None)
 
 
@@ -145,7 +145,7 @@ async def _apply(
         try:
             await connection.execute(migration.text)
         except asyncpg.PostgresError as error:
-            if sentence_for(error):
+            if trouble_in(error):
                 raise
             raise StartupError(f"migration {migration} failed: {error}") from error
         await connection.execute(

@@ -1,8 +1,10 @@
 """Sessions: how every connection to PostgreSQL is set up, and connections of one's own.
 
 Every connection gets the same session: UTC, our schema first, generic plans (statements are prepared
-once and their parameters never deserve a plan of their own), no JIT, and time limits on both sides. Hot
-connections are also forbidden the plans that are right for an empty table and ruinous when it has grown.
+once and their parameters never deserve a plan of their own), no JIT, the isolation that our statements are
+written for, and time limits on both sides: nobody waits long for a lock, and a process that was stopped in
+the middle of a transaction does not keep its locks. Hot connections are also forbidden the plans that are
+right for an empty table and ruinous when it has grown.
 
 The settings travel in the startup message, not in SET statements: they are the session's defaults, so
 nothing has to be restored when a connection goes back to a pool, and returning one costs no round trip.
@@ -34,6 +36,8 @@ CONNECT_SECONDS = 10.0
 STATEMENT_SECONDS = 30.0
 # A little more than the server's own limit: this one is for a server that does not answer at all.
 COMMAND_SECONDS = 40.0
+LOCK_SECONDS, HOT_LOCK_SECONDS = 2.0, 0.5
+IDLE_IN_TRANSACTION_SECONDS = 10.0
 CLOSE_SECONDS = 5.0
 PAUSE_FIRST, PAUSE_CAP = 0.05, 2.0
 
@@ -42,6 +46,8 @@ _SESSION = {
     "timezone": "UTC",
     "jit": "off",
     "plan_cache_mode": "force_generic_plan",
+    "default_transaction_isolation": "read committed",
+    "idle_in_transaction_session_timeout": str(int(IDLE_IN_TRANSACTION_SECONDS * 1000)),
     "tcp_keepalives_idle": "20",
     "tcp_keepalives_interval": "5",
     "tcp_keepalives_count": "3",
@@ -50,10 +56,20 @@ _HOT = {"enable_seqscan": "off", "enable_hashjoin": "off", "enable_mergejoin": "
 
 
 def session(
-    application_name: str, *, hot: bool = False, statement_seconds: float = STATEMENT_SECONDS
+    application_name: str,
+    *,
+    hot: bool = False,
+    statement_seconds: float = STATEMENT_SECONDS,
+    lock_seconds: float | None = None,
 ) -> dict[str, str]:
-    """The settings of one session."""
-    limits = {"application_name": application_name, "statement_timeout": str(int(statement_seconds * 1000))}
+    """The settings of one session; zero seconds are no limit."""
+    if lock_seconds is None:
+        lock_seconds = HOT_LOCK_SECONDS if hot else LOCK_SECONDS
+    limits = {
+        "application_name": application_name,
+        "statement_timeout": str(int(statement_seconds * 1000)),
+        "lock_timeout": str(int(lock_seconds * 1000)),
+    }
     return _SESSION | limits | (_HOT if hot else {})
 
 
@@ -126,6 +142,10 @@ class Dedicated:
 
     def is_closed(self) -> bool:
         return self._connection.is_closed()
+
+    def terminate(self) -> None:
+        """End it without a word: its peer does not answer."""
+        self._connection.terminate()
 
     async def close(self) -> None:
         try:

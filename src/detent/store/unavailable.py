@@ -1,9 +1,9 @@
 """Which of PostgreSQL's and the driver's errors mean that the store cannot be had just now.
 
-They are mapped here, where they enter, to `StoreUnavailable` with a sentence for people; every other
-error (a constraint, a value out of range) passes as it is, because it is about the statement. A statement
-that had to give way to another one is not at fault: it is told like an absence, so that it is repeated as it
-is. One that took too long is in between: a part of it may be quick, see `passing`.
+They are mapped here, where they enter, to `StoreUnavailable` with a sentence for people. A transaction that
+the server undid because of others (a deadlock, a lock or a statement that took too long) is `StoreBusy`: it
+says nothing about what was asked, only about the moment. Every other error (a constraint, a value out of
+range) passes as it is, because it is about the statement.
 """
 
 from __future__ import annotations
@@ -16,16 +16,20 @@ from urllib.parse import parse_qs, urlsplit
 
 import asyncpg
 
-from detent.model.errors import StartupError, StoreUnavailable
+from detent.model.errors import StartupError, StoreBusy, StoreUnavailable
 
 DRIVER_ERRORS = (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError)
 
-_SENTENCES: tuple[tuple[tuple[type[BaseException], ...], str], ...] = (
-    ((asyncpg.QueryCanceledError,), ""),
+_Sentences = tuple[tuple[tuple[type[BaseException], ...], str], ...]
+
+_BUSY: _Sentences = (
     (
         (asyncpg.TransactionRollbackError, asyncpg.LockNotAvailableError),
         "the database gave precedence to another statement",
     ),
+    ((asyncpg.QueryCanceledError,), "the database ended a statement that took too long"),
+)
+_AWAY: _Sentences = (
     ((asyncpg.TooManyConnectionsError,), "the database has no connection to spare"),
     (
         (asyncpg.ReadOnlySQLTransactionError, asyncpg.TargetServerAttributeNotMatched),
@@ -42,17 +46,20 @@ _SENTENCES: tuple[tuple[tuple[type[BaseException], ...], str], ...] = (
 )
 
 
-def sentence_for(error: BaseException) -> str:
+def trouble_in(error: BaseException) -> StoreUnavailable | None:
     """Why the store cannot be had, or nothing if this error is about something else."""
-    for kinds, sentence in _SENTENCES:
+    for kinds, sentence in _BUSY:
         if isinstance(error, kinds):
-            return sentence
+            return StoreBusy(sentence)
+    for kinds, sentence in _AWAY:
+        if isinstance(error, kinds):
+            return StoreUnavailable(sentence)
     # The driver has no class of its own for a connection that it knows to be gone.
     if isinstance(error, asyncpg.InterfaceError) and ("closed" in str(error) or "closing" in str(error)):
-        return "the connection to the database was lost"
+        return StoreUnavailable("the connection to the database was lost")
     if broken(error):
-        return "the connection to the database was lost"
-    return ""
+        return StoreUnavailable("the connection to the database was lost")
+    return None
 
 
 def broken(error: BaseException) -> bool:
@@ -62,19 +69,14 @@ def broken(error: BaseException) -> bool:
     return isinstance(error, asyncpg.InternalClientError)
 
 
-def passing(error: BaseException) -> bool:
-    """Whether the very same statement may go well another time: it ran out of time, waiting for a lock."""
-    return isinstance(error, asyncpg.QueryCanceledError)
-
-
 @contextlib.contextmanager
 def store_errors() -> Iterator[None]:
     """Around every use of a connection."""
     try:
         yield
     except (*DRIVER_ERRORS, ConnectionError, TimeoutError) as error:
-        if sentence := sentence_for(error):
-            raise StoreUnavailable(sentence) from error
+        if trouble := trouble_in(error):
+            raise trouble from error
         raise
 
 
@@ -92,12 +94,12 @@ def opening_errors(url: str) -> Iterator[None]:
     except (asyncpg.ClientConfigurationError, ValueError) as error:
         raise StartupError(f"the address of the database is not valid: {error}") from error
     except (*DRIVER_ERRORS, OSError) as error:
-        sentence = sentence_for(error)
+        trouble = trouble_in(error)
         if isinstance(error, OSError) and not isinstance(error, TimeoutError):
-            sentence = f"cannot reach the database at {shown(url)}: {_reason(error)}"
-        if not sentence:
+            trouble = StoreUnavailable(f"cannot reach the database at {shown(url)}: {_reason(error)}")
+        if trouble is None:
             raise StartupError(f"the database at {shown(url)} cannot be used: {error}") from error
-        raise StoreUnavailable(sentence) from error
+        raise trouble from error
 
 
 def _reason(error: OSError) -> str:

@@ -20,6 +20,7 @@ from detent.store.executions import execution_of
 from detent.store.job_change import lock_job
 from detent.store.job_read import read_jobs
 from detent.store.partitions import with_partitions
+from detent.store.repeat import repeated
 from detent.store.request_keys import RequestKey, claim_key
 from detent.store.sql import Queries
 
@@ -40,28 +41,32 @@ async def run_job(
     """Queue one more execution of a job. `identity` tells this run from every other one by hand."""
     queries = Queries.load()
     new_id = execution_id(now, job_id, "manual", identity)
-    async with database.transaction() as connection:
-        if await connection.fetchval(queries.share_timer, tenant, job_id) is None:
-            raise NotFound("no such job")
-        standing = (await read_jobs(connection, tenant, [job_id]))[job_id]
-        spec = standing.job.spec
-        earlier = await claim_key(connection, tenant, key, new_id)
-        if earlier is not None:
-            return Run(await read_one(connection, tenant, earlier), spec.pool, new=False)
-        if standing.ended == "cancelled":
-            raise Conflict("wrong_state", "the job was cancelled: it runs no more")
-        await connection.execute(
-            queries.run_job,
-            tenant,
-            new_id,
-            job_id,
-            now,
-            standing.job.revision,
-            CLASSES[spec.priority],
-            spec.pool,
-            None if spec.deadline_seconds is None else now + timedelta(seconds=spec.deadline_seconds),
-        )
-        return Run(await read_one(connection, tenant, new_id), spec.pool, new=True)
+
+    async def attempt() -> Run:
+        async with database.transaction() as connection:
+            if await connection.fetchval(queries.share_timer, tenant, job_id) is None:
+                raise NotFound("no such job")
+            standing = (await read_jobs(connection, tenant, [job_id]))[job_id]
+            spec = standing.job.spec
+            earlier = await claim_key(connection, tenant, key, new_id)
+            if earlier is not None:
+                return Run(await read_one(connection, tenant, earlier), spec.pool, new=False)
+            if standing.ended == "cancelled":
+                raise Conflict("wrong_state", "the job was cancelled: it runs no more")
+            await connection.execute(
+                queries.run_job,
+                tenant,
+                new_id,
+                job_id,
+                now,
+                standing.job.revision,
+                CLASSES[spec.priority],
+                spec.pool,
+                None if spec.deadline_seconds is None else now + timedelta(seconds=spec.deadline_seconds),
+            )
+            return Run(await read_one(connection, tenant, new_id), spec.pool, new=True)
+
+    return await repeated(attempt)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +115,7 @@ async def cancel_job(
             job = (await read_jobs(connection, tenant, [job_id]))[job_id].job
             return CancelledJob(job, changed=True, workers=workers)
 
-    return await with_partitions(database, now, attempt)
+    return await with_partitions(database, now, lambda: repeated(attempt))
 
 
 async def cancel_execution(
@@ -139,7 +144,7 @@ async def cancel_execution(
                     await connection.execute(queries.end_job, tenant, job_id, "cancelled", now)
             return CancelledExecution(await read_one(connection, tenant, execution), workers)
 
-    return await with_partitions(database, now, attempt)
+    return await with_partitions(database, now, lambda: repeated(attempt))
 
 
 async def _cancel(

@@ -292,7 +292,7 @@ order by l.execution_id
 for update;
 
 -- name: count_losses
--- Remembers on requeued rows that a worker was lost under them.
+-- Remembers on rows that a worker was lost under them.
 update detent.live l set losses = l.losses + 1 where l.execution_id = any($1::uuid[]);
 
 -- name: drop_partitions
