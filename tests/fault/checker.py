@@ -227,9 +227,9 @@ def nothing_started_early_or_beside_itself(story: Story) -> Iterator[str]:
 
 def _undead(story: Story) -> set[tuple[UUID, int]]:
     """Attempts of workers that stood still for longer than their lease: their programs ran on meanwhile."""
-    workers = {row["worker_id"] for row in story.tables["workers"] if row["pid"] in story.zombies}
+    workers = {row["worker_id"] for row in story.tables["workers"] if row.get("pid") in story.zombies}
     tried = story.tables["attempts"]
-    return {(row["execution_id"], row["attempt"]) for row in tried if row["worker_id"] in workers}
+    return {(row["execution_id"], row["attempt"]) for row in tried if row.get("worker_id") in workers}
 
 
 def the_api_tells_the_same(story: Story) -> Iterator[str]:
