@@ -201,7 +201,7 @@ class Stage:
     async def clear(self) -> None:
         """Take everything off the stage that a test before this one left."""
         async with self.db.transaction() as connection:
-            for table in (*WRITTEN, "logs", "request_keys", "workers", "nodes", "jobs"):
+            for table in (*WRITTEN, "inputs", "logs", "alerts", "request_keys", "workers", "nodes", "jobs"):
                 await connection.execute(f"delete from detent.{table}")
             await connection.execute(
                 "update detent.shard_leases set node_id = null, epoch = 0, expires_at = '-infinity'"
@@ -227,8 +227,8 @@ class Unreliable:
         self._statement = statement
         self.lost = 0
 
-    async def fetch(self, query: str, *args: Any, patient: bool = True) -> list[Record]:
-        rows = await self._database.fetch(query, *args, patient=patient)
+    async def fetch(self, query: str, *args: Any) -> list[Record]:
+        rows = await self._database.fetch(query, *args)
         if query == self._statement and not self.lost:
             self.lost += 1
             raise StoreUnavailable("the connection to the database was lost")
