@@ -1,6 +1,6 @@
 # Two commands do everything on a fresh machine: `make up` starts the whole system, `make test` tests it.
 .DEFAULT_GOAL := help
-.PHONY: help setup tools up demo test test-long check bench clean
+.PHONY: help setup tools up demo test test-long torture check bench clean
 
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
     command -v $$p >/dev/null && $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' && echo $$p && break; done)
@@ -9,6 +9,8 @@ RUN := $(VENV)/.ready-to-run
 DEVELOP := $(VENV)/.ready-to-develop
 PIP := $(VENV)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 ARGS ?=
+SEED ?= 1
+MINUTES ?= 20
 
 help:  ## show this
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -48,6 +50,9 @@ test: $(DEVELOP) tools  ## run the tests
 
 test-long: $(DEVELOP) tools  ## run the tests and the whole sweeps
 	@$(VENV)/bin/python -m pytest -q $(ARGS)
+
+torture: $(DEVELOP)  ## kill, stop and starve a running system for a while (SEED=1 MINUTES=20)
+	@$(VENV)/bin/python tests/fault/torture.py $(SEED) $(MINUTES)
 
 check: $(DEVELOP)  ## lint, types, architecture
 	@$(VENV)/bin/ruff check .

@@ -213,15 +213,23 @@ def callbacks_are_made_or_wait(story: Story) -> Iterator[str]:
 def nothing_started_early_or_beside_itself(story: Story) -> Iterator[str]:
     due = {row["execution_id"]: row["scheduled_for"] for row in story.tables["executions"]}
     last: dict[UUID, Any] = {}
+    undead = _undead(story)
     for line in sorted(story.lines, key=lambda line: line.at):
         if line.execution_id in due and line.at < due[line.execution_id].timestamp() - CLOCK_TOLERANCE:
             yield f"{line.execution_id} started at {line.at}, before {due[line.execution_id]}"
-        if line.pid in story.zombies:
+        if line.pid in story.zombies or (line.execution_id, line.attempt) in undead:
             continue
         before = last.get(line.execution_id)
         if before is not None and line.attempt < before.attempt:
             yield f"attempt {line.attempt} of {line.execution_id} ran beside attempt {before.attempt}"
         last[line.execution_id] = line
+
+
+def _undead(story: Story) -> set[tuple[UUID, int]]:
+    """Attempts of workers that stood still for longer than their lease: their programs ran on meanwhile."""
+    workers = {row["worker_id"] for row in story.tables["workers"] if row["pid"] in story.zombies}
+    tried = story.tables["attempts"]
+    return {(row["execution_id"], row["attempt"]) for row in tried if row["worker_id"] in workers}
 
 
 def the_api_tells_the_same(story: Story) -> Iterator[str]:

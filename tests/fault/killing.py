@@ -42,6 +42,7 @@ class Systems:
         self.api = Api(f"http://127.0.0.1:{self.port}")
         self.witness = Witness(notes / "witness")
         self.ups: list[Up] = []
+        self.zombies: set[int] = set()  # processes that were made to stand still, and then to go on
         self._seen: dict[int, str] = {}
 
     def start(self, *words: str) -> Up:
@@ -152,10 +153,10 @@ class Systems:
         return not self.data.exists()
 
 
-def strike(pid: int) -> None:
-    """kill -9 of a process that may have ended by itself meanwhile."""
+def strike(pid: int, how: signal.Signals = signal.SIGKILL) -> None:
+    """Signal a process that may have ended by itself meanwhile."""
     with contextlib.suppress(ProcessLookupError):
-        os.kill(pid, signal.SIGKILL)
+        os.kill(pid, how)
 
 
 def _is_role(words: str) -> bool:

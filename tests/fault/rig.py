@@ -6,10 +6,13 @@ again. What a run does follows from its seed alone; what comes of it depends on 
 
 from __future__ import annotations
 
+import contextlib
 import random
+import signal
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
+import asyncpg
 from checker import differences
 from customer import Acknowledged, Customers, Orders
 from killing import Systems, strike
@@ -61,10 +64,62 @@ def backend(systems: Systems, chance: random.Random) -> None:
         strike(chance.choice(sessions))
 
 
+def stopped(name: str) -> Fault:
+    """SIGSTOP of one role, past every lease, and then SIGCONT: it wakes up in a world that went on."""
+
+    def stop_it(systems: Systems, chance: random.Random) -> None:
+        pids = systems.roles().get(name, set())
+        systems.zombies |= pids
+        for pid in pids:
+            strike(pid, signal.SIGSTOP)
+        time.sleep(chance.uniform(0.5, 6.0))  # not a wait: how long it stands still is what the seed decides
+        for pid in pids:
+            strike(pid, signal.SIGCONT)
+
+    stop_it.__name__ = f"{name} stands still"
+    return stop_it
+
+
+def terminated(systems: Systems, chance: random.Random) -> None:
+    """Some sessions are ended by the server, as an administrator would."""
+    share = chance.uniform(0.2, 1.0)
+    with contextlib.suppress(OSError, AssertionError, asyncpg.PostgresError):
+        ask(
+            systems.database,
+            "select count(pg_terminate_backend(pid)) from pg_stat_activity"
+            " where application_name like 'detent %' and random() < $1::float8",
+            share,
+        )
+
+
+def redeployed(systems: Systems, chance: random.Random) -> None:
+    """A worker is asked to stop, hands back what it cannot finish, and another takes its place."""
+    for pid in systems.roles().get("worker", ()):
+        strike(pid, signal.SIGTERM)
+
+
 PARTS: Sequence[Fault] = (backend, *map(role, ("postgres", "worker", "scheduler", "api", "keeper")))
 
 
-def torment(systems: Systems, seed: int, faults: Sequence[Fault]) -> Story:
+ALL: Sequence[Fault] = (
+    *PARTS,
+    everything,
+    everything_twice,
+    terminated,
+    redeployed,
+    *map(stopped, ("worker", "scheduler", "keeper", "api", "postgres")),
+)
+
+
+def for_minutes(minutes: float, seed: int, faults: Sequence[Fault] = ALL) -> Iterator[Fault]:
+    """Faults one after the other, each as the seed decides, until the time is over."""
+    chance = random.Random(f"faults {seed}")
+    end = time.monotonic() + 60 * minutes
+    while time.monotonic() < end:
+        yield chance.choice(faults)
+
+
+def torment(systems: Systems, seed: int, faults: Iterable[Fault]) -> Story:
     """All of it; answers the story of the run, in which everything agrees."""
     with Receiver() as receiver, systems.explained():
         story = suffer(systems, seed, faults, receiver)
@@ -77,7 +132,7 @@ def torment(systems: Systems, seed: int, faults: Sequence[Fault]) -> Story:
     return story
 
 
-def suffer(systems: Systems, seed: int, faults: Sequence[Fault], receiver: Receiver) -> Story:
+def suffer(systems: Systems, seed: int, faults: Iterable[Fault], receiver: Receiver) -> Story:
     """From the first start until everything is quiet again."""
     chance = random.Random(seed)
     killed_while_starting(systems, chance)
@@ -99,7 +154,9 @@ def settle(systems: Systems, owed: list[Acknowledged]) -> Story:
     until(lambda: caught_up(systems), SETTLE_SECONDS, "the catching up with all that was due")
     paused_at = pause_recurring(systems, owed)
     until(lambda: nothing_open(systems), SETTLE_SECONDS, "the end of all that was open")
-    return read_story(systems.database, systems.api, owed, paused_at, systems.witness.lines())
+    zombies = frozenset(systems.zombies)
+    lines = systems.witness.lines()
+    return read_story(systems.database, systems.api, owed, paused_at, lines, zombies=zombies)
 
 
 def tell(story: Story) -> None:

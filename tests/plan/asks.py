@@ -69,7 +69,8 @@ async def logs(database: Database, batch: int) -> list[Any]:
 
 async def recorded(database: Database, batch: int) -> list[Any]:
     rows = await database.fetch(
-        "select execution_id, attempt, token from detent.attempts order by execution_id limit $1", batch
+        "select execution_id, attempt, token, finished_at from detent.attempts order by execution_id limit $1",
+        batch,
     )
     assert len(rows) == batch
     return [*columns([tuple(row) for row in rows]), datetime.now(UTC).date() - timedelta(days=1)]

@@ -33,7 +33,7 @@ NOTHING: dict[str, list[object]] = {
     "close_batch": [[]] * 12,
     "return_batch": [[]] * 11,
     "append_logs": [[]] * 7,
-    "recorded_attempts": [[], [], [], "2026-01-01"],
+    "recorded_attempts": [[], [], [], [], "2026-01-01"],
     "timers_of": [[]],
     "definitions": [[], []],
     "due_timers": [[], "2026-01-01T00:00:00Z", 1],

@@ -13,6 +13,7 @@ import pytest
 
 from detent.api import openapi
 from detent.cli.main import root
+from detent.cli.options import FLAGS
 from detent.runtime.config import FLAG_NAMES, SETTINGS
 
 ROOT = Path(__file__).parents[2]
@@ -119,8 +120,8 @@ def test_every_setting_is_told_with_its_variable() -> None:
     text = (ROOT / "docs" / "operations.md").read_text()
     for name, (variable, _) in SETTINGS.items():
         assert f"`{variable}`" in text
-        if name != "allow_private_callbacks":  # has no flag: an operator decides it for all
-            assert f"`{FLAG_NAMES.get(name, '--' + name.replace('_', '-'))} " in text
+        flag = FLAG_NAMES.get(name, "--" + name.replace("_", "-"))
+        assert (f"`{flag}`" if name in FLAGS else f"`{flag} ") in text
 
 
 def test_every_command_is_told() -> None:

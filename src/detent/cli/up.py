@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import shlex
+import shutil
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -58,8 +62,25 @@ def banner(config: Config, seconds: float) -> str:
   dashboard  {config.address}/
   api        {config.address}/api/v1
   {data}
-  first job  detent job create hello --shell 'echo hello' --cron '* * * * *'{where}
+  first job  {own_command()} job create hello --shell 'echo hello' --cron '* * * * *'{where}
   stop with Ctrl-C"""
+
+
+def own_command() -> str:
+    """This program as whoever started it can type it: its bare name only where the shell would find it."""
+    if shutil.which("detent"):
+        return "detent"
+    if Path(sys.argv[0]).name == "__main__.py":
+        return f"{_typed(sys.executable)} -m detent"
+    return _typed(sys.argv[0])
+
+
+def _typed(program: str) -> str:
+    whole = str(Path(program).absolute())
+    near = os.path.relpath(whole)
+    if os.sep not in near:
+        near = f"./{near}"  # a shell looks for bare names elsewhere
+    return shlex.quote(min(near, whole, key=len))
 
 
 def _short(path: Path) -> str:

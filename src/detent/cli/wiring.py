@@ -112,7 +112,7 @@ class PostgresPulse:
 
     async def beat(self, worker_id: UUID, beat: Beat) -> Orders:
         status = await self._connection.fetchval(
-            queries.beat_worker, worker_id, len(beat.holding), beat.overdue_at, beat.stale_writes
+            queries.beat_worker, worker_id, len(beat.holding), beat.overdue_in, beat.stale_writes
         )
         if status is None:
             return Orders(alive=False, draining=False)

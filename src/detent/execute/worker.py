@@ -18,7 +18,6 @@ import os
 import platform
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from datetime import timedelta
 from uuid import UUID
 
 from detent.execute.appetite import Appetite
@@ -116,8 +115,8 @@ class Worker(Service):
         if crew is None:
             return Beat()
         overdue = crew.overdue_at()
-        left = timedelta(seconds=overdue - time.monotonic()) if overdue < FOREVER else None
-        return Beat(crew.holding(), None if left is None else self._clock.now() + left, self.stale_writes)
+        left = overdue - time.monotonic() if overdue < FOREVER else None
+        return Beat(crew.holding(), left, self.stale_writes)
 
     def wake(self) -> None:
         """There may be new work."""

@@ -2,7 +2,8 @@
 
 A crash before a statement leaves the rows running: the rescuer takes them. A crash after it loses nothing.
 When the reply is lost the worker says it all again: rows that no longer match are looked up in the history
-by (execution, attempt, token), and what is found there was recorded by this very attempt.
+by (execution, attempt, token) and the instant of the end, and what is found there was recorded by this very
+report. An attempt that somebody else ended (its worker was given up, it was out of time) is not found.
 """
 
 from __future__ import annotations
@@ -97,7 +98,7 @@ class Recorder:
 
     async def _read_back(self, missing: Sequence[Finished]) -> set[Pair]:
         since = min(f.started_at for f in missing).date() - timedelta(days=1)
-        keys = [(f.claim.execution_id, f.claim.attempt, f.claim.token) for f in missing]
+        keys = [(f.claim.execution_id, f.claim.attempt, f.claim.token, f.finished_at) for f in missing]
         return await work.recorded(self._database, keys, since)
 
 

@@ -6,7 +6,8 @@ from datetime import timedelta
 
 from detent.model.job import JobSpec
 
-CAP_SECONDS = 24 * 3600.0
+# As long as the longest pause that a job may ask for: what was asked is never cut, only what grew out of it.
+CAP_SECONDS = 30 * 86_400.0
 
 
 def retry_delay(spec: JobSpec, failures: int) -> timedelta:

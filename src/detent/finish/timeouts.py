@@ -1,7 +1,7 @@
 """Ends what is out of time when its worker does not.
 
-A worker ends its own attempts in time and says in each beat when the first of them is due to end. If that
-instant lies well behind us although the worker beats on, its loop is stuck: the attempt is taken from it and
+A worker ends its own attempts in time and says in each beat in how many seconds the first of them is due to
+end. If that is well behind it and it beats on regardless, its loop is stuck: the attempt is taken from it and
 recorded as timed out, fenced like any other ending, and whatever the worker says of it later changes nothing.
 An execution that waits past its deadline is closed; no worker need be there for that.
 """
@@ -57,7 +57,7 @@ class TimeoutKeeper(Service):
             rows = await self._database.fetch(queries.attempts_of_worker, worker["worker_id"])
             now = self._clock.now()
             await self._time_out([row for row in rows if self._overdue(row, now)])
-        late = await self._database.fetch(queries.past_deadline, self._slack, BATCH)
+        late = await self._database.fetch(queries.past_deadline, self._clock.now(), self._slack, BATCH)
         await self._time_out([row for row in late if row["state"] == "running"])
         await self._close_waiting([row for row in late if row["state"] != "running"])
         return 0 if len(late) == BATCH else None

@@ -100,7 +100,7 @@ class Firer(Service):
             return IN_DOUBT
         await self._refresh()
         now = self._clock.now()
-        while due := self._wheel.pop_due(now, BATCH):
+        while self._clock.steady and (due := self._wheel.pop_due(now, BATCH)):
             try:
                 await self._fire(due)
             except StoreUnavailable:

@@ -72,12 +72,13 @@ class WorkerInfo:
 
 @dataclass(frozen=True, slots=True)
 class Beat:
-    """What a worker says of itself: what it believes to hold, as (execution, attempt, token), when the first
-    of it is out of time, and how many of its writes changed nothing because they came too late.
+    """What a worker says of itself: what it believes to hold, as (execution, attempt, token), in how many
+    seconds the first of it is out of time, and how many of its writes changed nothing because they came too
+    late. Seconds and no instant: the worker's idea of the database's clock may be behind a jump of it.
     """
 
     holding: tuple[tuple[UUID, int, int], ...] = ()
-    overdue_at: datetime | None = None
+    overdue_in: float | None = None
     stale_writes: int = 0
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import platform
-import time
 from collections.abc import Callable
 
 from detent.runtime.clock import Clock
@@ -17,8 +16,6 @@ log = logging.getLogger("detent.clock")
 
 REPORT_SKEW_MS = 100.0
 IN_DOUBT = 0.5
-# Every process samples for itself: the alert stands until the slowest has come to the same end.
-OTHERS_SETTLE = 3.0
 
 
 class ClockWatch(Service):
@@ -31,51 +28,51 @@ class ClockWatch(Service):
         self._database = database
         self._clock = clock
         self._jumped = jumped
-        self._skewed = False
-        self._doubting = False
+        # What was told last; None: nothing yet, and an earlier process may have left an alert behind.
+        self._skewed: bool | None = None
+        self._doubting: bool | None = None
         self._jumps = 0
-        self._settled_at = 0.0
-        self._jump_alert = self._skew_alert = 0
 
     async def run_once(self) -> float | None:
         clock = self._clock
         await clock.sample(lambda: timers.clock_us(self._database))
-        if not clock.steady and not self._doubting:
-            self._doubting = True
+        if clock.jumps > self._jumps:
+            self._jumps = clock.jumps
+            log.warning("the database's clock is confirmed; firing and rescuing go on")
+            self._jumped()
+        await self._tell_doubt()
+        await self._tell_skew()
+        return None if clock.steady else IN_DOUBT
+
+    async def _tell_doubt(self) -> None:
+        """Noted as told only once it is: an alert that could not be written is written by the next tick."""
+        clock = self._clock
+        doubting = not clock.steady
+        if doubting == self._doubting:
+            return
+        if doubting:
             message = (
                 f"the database's clock jumped by {clock.doubted_ms / 1000:+.1f} s; "
                 "nothing is fired or rescued until it is confirmed"
             )
             log.error(message)
-            self._jump_alert = await raise_alert(self._database, "clock_jump", "database", message)
-        elif clock.steady and self._doubting:
-            self._doubting = False
-            self._settled_at = time.monotonic()
-            self._settle()
-        elif self._settled_at and time.monotonic() - self._settled_at > OTHERS_SETTLE:
-            self._settled_at = 0.0
-            await resolve_alert(self._database, self._jump_alert)
-        await self._tell_skew()
-        return None if clock.steady else IN_DOUBT
-
-    def _settle(self) -> None:
-        if self._clock.jumps > self._jumps:
-            self._jumps = self._clock.jumps
-            log.warning("the database's clock is confirmed; firing and rescuing go on")
-            self._jumped()
+            await raise_alert(self._database, "clock_jump", "database", message)
         else:
-            log.warning("the database's clock is back where it was; firing and rescuing go on")
+            if self._doubting:
+                log.warning("the database's clock is steady again")
+            await resolve_alert(self._database, "clock_jump", "database")
+        self._doubting = doubting
 
     async def _tell_skew(self) -> None:
         skew = self._clock.skew_ms
         skewed = abs(skew) > REPORT_SKEW_MS
         if skewed == self._skewed:
             return
-        self._skewed = skewed
         host = platform.node()
         if skewed:
             message = f"the clock of {host} is {skew:+.0f} ms off the database's; the database's is used"
             log.warning(message)
-            self._skew_alert = await raise_alert(self._database, "clock_skew", host, message)
+            await raise_alert(self._database, "clock_skew", host, message)
         else:
-            await resolve_alert(self._database, self._skew_alert)
+            await resolve_alert(self._database, "clock_skew", host)
+        self._skewed = skewed

@@ -23,13 +23,13 @@ class Alert:
     last_at: datetime
 
 
-async def raise_alert(db: Database, kind: str, subject: str, message: str) -> int:
-    """About the system as a whole, which belongs to its first tenant. Answers the alert's number."""
-    return int(await db.fetchval(queries.raise_alert, DEFAULT_TENANT, kind, subject, message))
+async def raise_alert(db: Database, kind: str, subject: str, message: str) -> None:
+    """About the system as a whole, which belongs to its first tenant."""
+    await db.execute(queries.raise_alert, DEFAULT_TENANT, kind, subject, message)
 
 
-async def resolve_alert(db: Database, alert_id: int) -> None:
-    await db.execute(queries.resolve_alert, DEFAULT_TENANT, alert_id)
+async def resolve_alert(db: Database, kind: str, subject: str) -> None:
+    await db.execute(queries.resolve_alert, DEFAULT_TENANT, kind, subject)
 
 
 async def open_alerts(db: Database, tenant: int, limit: int) -> list[Alert]:

@@ -81,9 +81,7 @@ async def discard(
                 return
             if status != "waiting":
                 raise Conflict("wrong_state", f"the dead letter was {status}: there is nothing to discard")
-            await connection.execute(
-                queries.settle_dead_letter, tenant, execution, "discarded", now, None, note
-            )
+            await _settle(connection, tenant, execution, "discarded", now, None, note)
 
     await repeated(attempt)
 
@@ -136,9 +134,7 @@ async def replay(
                 revives,
                 source,
             )
-            await connection.execute(
-                queries.settle_dead_letter, tenant, source, "replayed", now, new_id, note
-            )
+            await _settle(connection, tenant, source, "replayed", now, new_id, note)
             return Run(await read_one(connection, tenant, new_id), spec.pool, new=True)
 
     return await with_partitions_of(database, now, [new_id], lambda: repeated(attempt))
@@ -155,6 +151,19 @@ async def _lock(connection: Connection, tenant: int, execution: UUID) -> tuple[s
     if row is None:
         raise NotFound("no such dead letter")
     return row["status"], row["replayed_as"]
+
+
+async def _settle(
+    connection: Connection,
+    tenant: int,
+    execution: UUID,
+    status: str,
+    now: datetime,
+    replayed_as: UUID | None,
+    note: str | None,
+) -> None:
+    await connection.fetchval(queries.lock_alert_of_letter, tenant, execution)
+    await connection.execute(queries.settle_dead_letter, tenant, execution, status, now, replayed_as, note)
 
 
 def _letter(row: Record) -> DeadLetter:

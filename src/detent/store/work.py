@@ -104,9 +104,9 @@ def _column(values: tuple[Any, ...]) -> Sequence[Any]:
     return () if values.count(None) == len(values) else values
 
 
-async def recorded(db: Database, ended: Sequence[tuple[UUID, int, int]], since: date) -> set[Pair]:
-    ids, attempts, tokens = zip(*ended, strict=True)
-    rows = await db.fetch(queries.recorded_attempts, list(ids), list(attempts), list(tokens), since)
+async def recorded(db: Database, ended: Sequence[tuple[UUID, int, int, datetime]], since: date) -> set[Pair]:
+    columns = [list(column) for column in zip(*ended, strict=True)]
+    rows = await db.fetch(queries.recorded_attempts, *columns, since)
     return {(row[0], row[1]) for row in rows}
 
 

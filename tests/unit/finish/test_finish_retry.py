@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from detent.api.values import LONGEST_RETRY_DELAY
 from detent.finish.retry import CAP_SECONDS, retry_delay
 from detent.model.job import Backoff, JobSpec, PythonTask
 
@@ -39,9 +40,14 @@ def test_the_default_is_exponential_from_half_a_minute() -> None:
 
 
 @pytest.mark.parametrize("backoff", ["exponential", "linear"])
-def test_no_pause_is_longer_than_a_day(backoff: Backoff) -> None:
+def test_no_pause_is_longer_than_thirty_days(backoff: Backoff) -> None:
     assert retry_delay(spec(backoff), 1_000_000) == timedelta(seconds=CAP_SECONDS)
-    assert retry_delay(spec(backoff, 1e9), 1) == timedelta(seconds=CAP_SECONDS)
+    assert retry_delay(spec(backoff, 1e9), 1) == timedelta(days=30)
+
+
+@pytest.mark.parametrize("backoff", ["exponential", "linear", "fixed"])
+def test_the_longest_pause_that_a_job_may_ask_for_is_not_cut(backoff: Backoff) -> None:
+    assert retry_delay(spec(backoff, LONGEST_RETRY_DELAY), 1).total_seconds() == LONGEST_RETRY_DELAY
 
 
 @given(

@@ -5,13 +5,12 @@
 insert into detent.alerts (tenant, kind, subject, message)
 values ($1::integer, $2::text, $3::text, $4::text)
 on conflict (tenant, kind, subject) where resolved_at is null
-do update set times = detent.alerts.times + 1, last_at = clock_timestamp(), message = excluded.message
-returning alert_id;
+do update set times = detent.alerts.times + 1, last_at = clock_timestamp(), message = excluded.message;
 
 -- name: resolve_alert
--- Say that it is right again. By its number: what has gone wrong anew since then is another alert.
+-- Say that it is right again.
 update detent.alerts set resolved_at = clock_timestamp()
-where tenant = $1::integer and alert_id = $2::bigint and resolved_at is null;
+where tenant = $1::integer and kind = $2::text and subject = $3::text and resolved_at is null;
 
 -- name: open_alerts
 -- What is wrong now, newest first.

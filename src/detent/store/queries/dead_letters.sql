@@ -1,5 +1,7 @@
 -- Dead letters: executions out of attempts, waiting for a person.
--- Whoever settles one locks the job's timer row first (shared), then the letter: of two at once, one wins.
+-- Whoever settles one locks the letter (a replay the job's timer row before it): of two at once, one wins. Then
+-- the job's alert: of two letters settled at once, and of one settled while another is laid down, each sees the
+-- other, and the alert is open exactly as long as a letter waits.
 
 -- name: list_dead_letters
 -- Newest first, by status, of one job or of all.
@@ -33,8 +35,16 @@ select status, replayed_as from detent.dead_letters
 where tenant = $1::integer and execution_id = $2::uuid
 for update;
 
+-- name: lock_alert_of_letter
+-- Lock the alert of a letter's job. What others did to the job's letters is then seen by the next statement.
+select a.alert_id
+from detent.dead_letters d
+join detent.alerts a on a.tenant = d.tenant and a.kind = 'dead_letter' and a.subject = d.job_id::text
+where d.tenant = $1::integer and d.execution_id = $2::uuid and a.resolved_at is null
+for update of a;
+
 -- name: settle_dead_letter
--- Settle a letter; the caller holds its lock. The last one of a job that is settled ends the job's alert.
+-- Settle a letter; the caller holds its lock and the alert's. The last one of a job ends the job's alert.
 with settled as (
     update detent.dead_letters
     set status = $3::text, settled_at = $4::timestamptz, replayed_as = $5::uuid, note = $6::text

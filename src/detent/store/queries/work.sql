@@ -9,8 +9,8 @@ on conflict (worker_id) do nothing;
 -- One beat for all attempts of a worker; a lost incarnation stays lost, and is told so by no row. No row of
 -- an attempt is touched.
 update detent.workers w
-set beat = w.beat + 1, beat_at = clock_timestamp(), in_flight = $2::integer, overdue_at = $3::timestamptz,
-    stale_writes = $4::bigint
+set beat = w.beat + 1, beat_at = clock_timestamp(), in_flight = $2::integer,
+    overdue_at = clock_timestamp() + make_interval(secs => $3::double precision), stale_writes = $4::bigint
 where w.worker_id = $1::uuid and w.status in ('live', 'draining')
 returning w.status;
 
@@ -112,11 +112,14 @@ with closed as (
     select c.tenant, c.execution_id, c.job_id, c.revision, coalesce(c.why, 'out_of_attempts'), c.error, c.finished_at
     from closed c where c.status = 'dead_lettered'
 ), alerted as (
-    insert into detent.alerts (tenant, kind, subject, message)
-    select distinct c.tenant, 'dead_letter', c.job_id::text, 'executions of this job are dead letters'
+    -- A repeat counts up, and so holds the row until the letter is there to be seen: see settle_dead_letter.
+    insert into detent.alerts as a (tenant, kind, subject, message, times)
+    select c.tenant, 'dead_letter', c.job_id::text, 'executions of this job are dead letters', count(*)
     from closed c where c.status = 'dead_lettered'
+    group by 1, 3
     order by 1, 3
-    on conflict do nothing
+    on conflict (tenant, kind, subject) where resolved_at is null
+    do update set times = a.times + excluded.times, last_at = clock_timestamp()
 ), called as (
     insert into detent.callbacks (tenant, execution_id, job_id, url, not_before)
     select c.tenant, c.execution_id, c.job_id, c.callback_url, clock_timestamp()
@@ -152,14 +155,15 @@ from mine m
 returning execution_id, attempt;
 
 -- name: recorded_attempts
--- Which of these attempts the history has, under these tokens: the answer to a finish whose reply was lost. An
--- attempt that was given up with its worker was not recorded by it: that finish is a zombie's.
+-- Which of these attempts the history has, under these tokens and with these ends: the answer to a finish whose
+-- reply was lost. An attempt that was given up with its worker, or taken from it because it was out of time, ended
+-- at another instant: it was not recorded by this finish, which is a zombie's.
 select f.execution_id, f.attempt
-from unnest($1::uuid[], $2::integer[], $3::bigint[]) as f (execution_id, attempt, token)
+from unnest($1::uuid[], $2::integer[], $3::bigint[], $4::timestamptz[]) as f (execution_id, attempt, token, finished_at)
 where exists (
     select from detent.attempts a
     where a.execution_id = f.execution_id and a.attempt = f.attempt and a.token = f.token
-      and a.day >= $4::date and a.outcome <> 'worker_lost'
+      and a.day >= $5::date and a.finished_at = f.finished_at and a.outcome <> 'worker_lost'
     offset 0);
 
 -- name: append_logs
@@ -180,20 +184,26 @@ select distinct m.execution_id, m.attempt from mine m;
 
 -- name: unknown_tasks
 -- Of the executions that a worker handed back because it does not know their task: those that have waited for
--- a minute in which no worker that knows it was there. A rolling deployment takes less.
+-- a minute in which that worker was there, and none that knows it. A rolling deployment takes less; after a stop
+-- of everything the minute begins with the first worker that is back; and a worker that the database did not hear
+-- of while it was away itself is there until it is given up.
 select l.execution_id
 from unnest($1::uuid[], $2::text[]) as f (execution_id, task)
 join detent.live l on l.execution_id = any(array[f.execution_id])
-where l.queued_at < clock_timestamp() - make_interval(secs => $3::double precision)
+join detent.workers me on me.worker_id = l.worker_id
+where greatest(l.queued_at, me.started_at) < clock_timestamp() - make_interval(secs => $3::double precision)
   and not exists (
     select from detent.workers w
     where f.task = any(w.tasks)
-      and coalesce(w.ended_at, w.beat_at) > clock_timestamp() - make_interval(secs => $3::double precision));
+      and (w.ended_at is null
+           or w.ended_at > clock_timestamp() - make_interval(secs => $3::double precision)));
 
 -- name: overdue_workers
--- Workers that say of themselves that an attempt of theirs should have ended so long ago, and has not.
+-- Workers that said in their last beat that an attempt of theirs should have ended so long before it, and had
+-- not. Both instants are of that beat: a clock that jumps after it makes nobody late.
 select w.worker_id from detent.workers w
-where w.status in ('live', 'draining') and w.overdue_at < clock_timestamp() - make_interval(secs => $1::double precision);
+where w.status in ('live', 'draining')
+  and w.overdue_at < w.beat_at - make_interval(secs => $1::double precision);
 
 -- name: attempts_of_worker
 -- What a worker runs, with what a decision about its end needs.
@@ -205,15 +215,15 @@ where l.worker_id = $1::uuid and l.state = 'running';
 
 -- name: past_deadline
 -- Open executions whose deadline has passed: those that wait, and those that run so long past it that their
--- worker should have ended them.
+-- worker should have ended them. The instant is the asker's, whose clock does not follow every jump.
 select l.execution_id, l.job_id, l.attempt, l.token, l.failures, l.scheduled_for, l.revision, l.claimed_at,
        l.deadline_at, l.state, r.spec::text as spec
 from detent.live l
 join detent.job_revisions r on r.job_id = l.job_id and r.revision = l.revision
-where l.deadline_at < clock_timestamp()
-  and (l.state <> 'running' or l.deadline_at < clock_timestamp() - make_interval(secs => $1::double precision))
+where l.deadline_at < $1::timestamptz
+  and (l.state <> 'running' or l.deadline_at < $1::timestamptz - make_interval(secs => $2::double precision))
 order by l.deadline_at
-limit $2::integer;
+limit $3::integer;
 
 -- name: close_waiting
 -- Closes executions that wait and are out of time; a worker that claimed one meanwhile keeps it.
@@ -238,11 +248,14 @@ with closed as (
     select c.tenant, c.execution_id, c.job_id, c.revision, $6::text, $5::text, c.finished_at
     from closed c where c.status = 'dead_lettered'
 ), alerted as (
-    insert into detent.alerts (tenant, kind, subject, message)
-    select distinct c.tenant, 'dead_letter', c.job_id::text, 'executions of this job are dead letters'
+    -- A repeat counts up, and so holds the row until the letter is there to be seen: see settle_dead_letter.
+    insert into detent.alerts as a (tenant, kind, subject, message, times)
+    select c.tenant, 'dead_letter', c.job_id::text, 'executions of this job are dead letters', count(*)
     from closed c where c.status = 'dead_lettered'
+    group by 1, 3
     order by 1, 3
-    on conflict do nothing
+    on conflict (tenant, kind, subject) where resolved_at is null
+    do update set times = a.times + excluded.times, last_at = clock_timestamp()
 ), called as (
     insert into detent.callbacks (tenant, execution_id, job_id, url, not_before)
     select c.tenant, c.execution_id, c.job_id, c.callback_url, clock_timestamp()
@@ -251,16 +264,17 @@ with closed as (
 select c.execution_id, c.attempt from closed c;
 
 -- name: present_workers
--- The incarnations that should be beating.
+-- The incarnations that should be beating. A last beat that lies ahead of the clock, because the clock was set
+-- back since, is no lease: whether its worker lives is then for the beat counter alone to say.
 select w.worker_id, w.name, w.beat, w.lease_seconds,
-       w.beat_at + make_interval(secs => w.lease_seconds) < clock_timestamp() as expired
+       clock_timestamp() not between w.beat_at and w.beat_at + make_interval(secs => w.lease_seconds) as expired
 from detent.workers w where w.status in ('live', 'draining');
 
 -- name: lock_silent_worker
 -- Locks a worker's row if it is still silent: same beat, lease over. Waits for claims under way.
 select w.worker_id from detent.workers w
 where w.worker_id = $1::uuid and w.beat = $2::bigint and w.status in ('live', 'draining')
-  and w.beat_at + make_interval(secs => w.lease_seconds) < clock_timestamp()
+  and clock_timestamp() not between w.beat_at and w.beat_at + make_interval(secs => w.lease_seconds)
 for update;
 
 -- name: mark_worker_lost

@@ -1,0 +1,595 @@
+"""Any order of submit, fire, claim, finish, lose, cancel, replay, pause and of hours that pass: after every step
+the real store, through its real functions, and the model of `lifecycle_model` tell the same story.
+
+Hypothesis draws positions in the model's lists and never an id, so that a failing story is told in small numbers
+and shrinks. An hour passes by moving what waits for its time an hour back; a second more, so that no instant of
+a schedule is met twice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import Any, TypeVar
+from uuid import UUID
+
+import msgspec
+import pytest
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+from lifecycle_model import OPEN, Execution, Job, Kind, Model, Refused
+
+from detent.api.decide import pause, resume
+from detent.finish.timeouts import TimeoutKeeper
+from detent.model.errors import Conflict
+from detent.model.job import CLASSES
+from detent.model.work import Claim, Finished
+from detent.runtime.clock import Clock
+from detent.store import dead_letters, timers
+from detent.store.database import Database
+from detent.store.job_read import read_jobs
+from detent.store.jobs import cancel_execution, cancel_job, change_job, run_job
+from stage import SECOND, TENANT, Stage, with_attempt, with_token
+
+T = TypeVar("T")
+
+PASSING = timedelta(seconds=3601)
+DEADLINE = 5000.0
+MOST_OPEN = 12
+PRIORITIES = sorted(CLASSES, key=CLASSES.__getitem__)
+FOREVER = 1e9
+
+SHIFTED = (
+    "update detent.timers set due_at = due_at - $1, decided_through = decided_through - $1",
+    "update detent.job_revisions set armed_at = armed_at - $1",
+    "update detent.live set not_before = not_before - $1, deadline_at = deadline_at - $1",
+)
+PLACE = st.integers(0, 1_000)
+JOB = st.fixed_dictionaries(
+    {
+        "kind": st.sampled_from(["once", "once", "every", "manual"]),
+        "in_hours": st.sampled_from([0, 0, 1]),
+        "max_retries": st.integers(0, 2),
+        "dead_letter": st.sampled_from([True, True, False]),
+        "deadline": st.booleans(),
+        "klass": st.integers(0, 3),
+    }
+)
+OUTCOMES = ["failed", "failed", "failed", "timed_out", "succeeded", "released", "cancelled"]
+
+
+class World:
+    """An open stage and the loop that it lives on."""
+
+    def __init__(self, runner: asyncio.Runner, stage: Stage) -> None:
+        self._runner = runner
+        self.stage = stage
+
+    def do(self, work: Coroutine[Any, Any, T]) -> T:
+        return self._runner.run(work)
+
+
+async def open_stage(url: str) -> Stage:
+    db = await Database.open(url, size=2, application_name="detent test")
+    hot = await Database.open(url, size=2, application_name="detent test", hot=True)
+    clock = Clock()
+    for _ in range(3):
+        await clock.sample(lambda: timers.clock_us(hot))
+    return Stage(db, hot, clock)
+
+
+async def close_stage(stage: Stage) -> None:
+    await stage.close()
+    await stage.hot.close()
+    await stage.db.close()
+
+
+class Story(RuleBasedStateMachine):
+    """The model, the store, and which of the store's ids are which of the model's numbers."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__()
+        self.world = world
+        self.stage = world.stage
+        self.model = Model()
+        self.job_ids: list[UUID] = []
+        self.execution_ids: list[UUID] = []
+        self.worker_ids: list[UUID] = []
+        self.held: dict[int, Claim] = {}  # what each running execution was claimed as
+        self.stale: list[Claim] = []  # claims that were over before their worker said so
+        self.reported: list[Finished] = []
+        self.runs = 0
+        self.do(self.stage.clear())
+        self.hire()
+        self.hire()
+
+    def do(self, work: Coroutine[Any, Any, T]) -> T:
+        return self.world.do(work)
+
+    # Most of a life is work; what people and accidents do to it comes in between.
+
+    @rule(
+        place=PLACE,
+        limit=st.integers(1, 4),
+        ends=st.lists(
+            st.tuples(st.sampled_from(OUTCOMES), st.sampled_from([True, True, True, False])),
+            min_size=1,
+            max_size=4,
+        ),
+        overnight=st.booleans(),
+    )
+    def work(self, place: int, limit: int, ends: list[tuple[str, bool]], overnight: bool) -> None:
+        """Fire what is due, claim some of it, end some of what is claimed."""
+        if overnight:
+            self.an_hour_passes()
+        if open_ones(self) < MOST_OPEN:
+            self.fire()
+        self.claim(place, limit)
+        for outcome, retryable in ends:
+            if self.held:
+                self.finish(place, outcome, retryable)
+
+    @rule(
+        what=st.sampled_from(
+            [
+                "pause",
+                "resume",
+                "cancel a job",
+                "cancel an execution",
+                "discard",
+                "lose a worker",
+                "lose a worker",
+            ]
+        ),
+        place=PLACE,
+    )
+    def interfere(self, what: str, place: int) -> None:
+        if what == "lose a worker":
+            self.lose_a_worker(place)
+        elif what == "cancel an execution":
+            if self.model.executions:
+                self.cancel_an_execution(place)
+        elif what == "discard":
+            if self.model.letters():
+                self.discard(place)
+        elif self.model.jobs:
+            {"pause": self.pause, "resume": self.resume, "cancel a job": self.cancel_a_job}[what](place)
+
+    # Hours, workers
+
+    @rule()
+    def an_hour_passes(self) -> None:
+        self.model.hour += 1
+        for statement in SHIFTED:
+            self.do(self.stage.db.execute(statement.replace("$1", "$1::interval"), PASSING))
+        for number, claim in self.held.items():
+            if claim.deadline_at is not None:
+                self.held[number] = msgspec.structs.replace(claim, deadline_at=claim.deadline_at - PASSING)
+
+    def hire(self) -> None:
+        self.model.hire()
+        self.worker_ids.append(self.do(self.stage.worker(lease_seconds=FOREVER)))
+
+    def lose_a_worker(self, place: int) -> None:
+        """Its lease is over and it is silent: the rescuer gives it up at first sight. Another one joins."""
+        worker = pick([n for n, alive in enumerate(self.model.workers) if alive], place)
+        self.do(
+            self.stage.db.execute(
+                "update detent.workers set lease_seconds = 0 where worker_id = $1", self.worker_ids[worker]
+            )
+        )
+        self.do(self.stage.rescuer().run_once())
+        self.stale += [self.held.pop(one.number) for one in self.model.lose(worker)]
+        self.hire()
+
+    # Jobs
+
+    @initialize(first=JOB, second=JOB, third=JOB)
+    def begin(self, first: dict[str, Any], second: dict[str, Any], third: dict[str, Any]) -> None:
+        for fields in (first, second, third):
+            self.submit(**fields)
+
+    @precondition(lambda self: len(self.model.jobs) < 6)
+    @rule(fields=JOB)
+    def submit_another(self, fields: dict[str, Any]) -> None:
+        self.submit(**fields)
+
+    def submit(
+        self, kind: Kind, in_hours: int, max_retries: int, dead_letter: bool, deadline: bool, klass: int
+    ) -> None:
+        self.model.submit(
+            kind, in_hours=in_hours, max_retries=max_retries, dead_letter=dead_letter, deadline=deadline,
+            klass=klass,
+        )  # fmt: skip
+        at = self.stage.now() - SECOND + in_hours * PASSING
+        fields: dict[str, Any] = {
+            "max_retries": max_retries,
+            "dead_letter": dead_letter,
+            "deadline_seconds": DEADLINE if deadline else None,
+            "priority": PRIORITIES[klass],
+        }
+        if kind == "once":
+            made = self.stage.job(at, scheduled_at=at, **fields)
+        elif kind == "every":
+            hour = timedelta(hours=1)
+            made = self.stage.job(at, armed_at=at - hour, every=3600.0, **fields)
+        else:
+            made = self.stage.job(None, **fields)
+        self.job_ids.append(self.do(made))
+
+    @precondition(lambda self: open_ones(self) < MOST_OPEN)
+    @rule()
+    def fire(self) -> None:
+        expected = self.model.fire()
+        assert self.do(self.stage.fire()) == len(expected)
+        rows = self.do(self.stage.rows("live"))
+        new = {
+            row["job_id"]: row["execution_id"]
+            for row in rows
+            if row["execution_id"] not in self.execution_ids
+        }
+        assert len(new) == len(expected)
+        self.execution_ids += [new[self.job_ids[one.job.number]] for one in expected]
+
+    @precondition(lambda self: self.model.jobs and open_ones(self) < MOST_OPEN)
+    @rule(place=PLACE)
+    def run_by_hand(self, place: int) -> None:
+        job = pick(self.model.jobs, place)
+        self.runs += 1
+        with self.refused_by_both() as allowed:
+            allowed(lambda: self.model.run(job))
+            run = self.do(
+                run_job(
+                    self.stage.db,
+                    TENANT,
+                    self.job_ids[job.number],
+                    str(self.runs),
+                    self.now_or_before(),
+                    None,
+                )
+            )
+            self.execution_ids.append(run.execution.execution_id)
+
+    def pause(self, place: int) -> None:
+        job = pick(self.model.jobs, place)
+        with self.refused_by_both() as allowed:
+            allowed(lambda: self.model.pause(job))
+            self.do(
+                change_job(self.stage.db, TENANT, self.job_ids[job.number], pause, self.stage.now(), None)
+            )
+
+    def resume(self, place: int) -> None:
+        paused = [job for job in self.model.jobs if job.timer == "paused"]
+        job = pick(paused or self.model.jobs, place)
+        now = self.stage.now()
+        with self.refused_by_both() as allowed:
+            allowed(lambda: self.model.resume(job))
+            self.do(
+                change_job(
+                    self.stage.db, TENANT, self.job_ids[job.number], lambda s: resume(s, now), now, None
+                )
+            )
+
+    def cancel_a_job(self, place: int) -> None:
+        job = pick(self.model.jobs, place)
+        running = {one.worker for one in self.model.open_of(job) if one.worker is not None}
+        with self.refused_by_both() as allowed:
+            allowed(lambda: self.model.cancel_job(job))
+            told = self.do(
+                cancel_job(self.stage.db, TENANT, self.job_ids[job.number], self.stage.now(), None)
+            )
+            assert not told.changed or set(told.workers) == {self.worker_ids[worker] for worker in running}
+
+    def cancel_an_execution(self, place: int) -> None:
+        one = pick(self.model.in_state(*OPEN) or self.model.executions, place)
+        with self.refused_by_both() as allowed:
+            allowed(lambda: self.model.cancel(one))
+            self.do(
+                cancel_execution(
+                    self.stage.db, TENANT, self.execution_ids[one.number], self.stage.now(), None
+                )
+            )
+
+    # Work
+
+    @rule(place=PLACE, limit=st.integers(1, 4))
+    def claim(self, place: int, limit: int) -> None:
+        worker = place % len(self.worker_ids)
+        claims = self.do(self.stage.claim(self.worker_ids[worker], limit))
+        if not self.model.workers[worker]:
+            assert claims == []
+            return
+        free = self.model.claimable()
+        taken = [self.model.executions[self.execution_ids.index(claim.execution_id)] for claim in claims]
+        assert len(taken) == len(set(taken)) == min(limit, len(free))
+        assert set(taken) <= set(free)
+        left = [one for one in free if one not in taken]
+        if taken and left:  # higher classes first, then in the order they came to wait
+            assert max(map(turn, taken)) <= min(map(turn, left))
+        self.model.claim(worker, taken)
+        for one, claim in zip(taken, claims, strict=True):
+            assert (claim.attempt, claim.failures) == (one.attempt, one.failures)
+            assert all(claim.token > other.token for other in self.stale)
+            self.held[one.number] = claim
+
+    @precondition(lambda self: self.held)
+    @rule(
+        place=PLACE,
+        outcome=st.sampled_from(OUTCOMES),
+        retryable=st.sampled_from([True, True, True, False]),
+    )
+    def finish(self, place: int, outcome: str, retryable: bool) -> None:
+        number = pick(sorted(self.held), place)
+        one, claim = self.model.executions[number], self.held.pop(number)
+        if outcome == "cancelled" and not one.cancelling:
+            outcome = "succeeded"  # a worker stops nothing that nobody asked it to
+        finished = self.stage.ended(claim, outcome, retryable=retryable)
+        assert self.do(self.stage.record(finished)) == {(claim.execution_id, claim.attempt)}
+        self.model.finish(one, outcome, retryable=retryable)
+        self.reported.append(finished)
+        self.stale.append(claim)
+
+    @precondition(lambda self: self.stale)
+    @rule(place=PLACE, outcome=st.sampled_from(["succeeded", "failed", "timed_out", "released", "cancelled"]))
+    def finish_what_was_over_already(self, place: int, outcome: str) -> None:
+        claim = pick(self.stale, place)
+        self.changes_nothing(self.stage.ended(claim, outcome), recorded=False)
+
+    @precondition(lambda self: self.held)
+    @rule(
+        place=PLACE, outcome=st.sampled_from(["succeeded", "failed", "released"]), by=st.sampled_from([-1, 1])
+    )
+    def finish_under_another_token_or_attempt(self, place: int, outcome: str, by: int) -> None:
+        claim = self.held[pick(sorted(self.held), place)]
+        self.changes_nothing(self.stage.ended(with_token(claim, claim.token + by), outcome), recorded=False)
+        self.changes_nothing(
+            self.stage.ended(with_attempt(claim, claim.attempt + by), outcome), recorded=False
+        )
+
+    @precondition(lambda self: self.reported)
+    @rule(place=PLACE)
+    def finish_again_as_after_a_lost_answer(self, place: int) -> None:
+        self.changes_nothing(pick(self.reported, place), recorded=True)
+
+    @precondition(lambda self: any(self.model.executions[number].cancelling for number in self.held))
+    @rule()
+    def stop_what_was_asked_to(self) -> None:
+        for place, number in reversed(list(enumerate(sorted(self.held)))):
+            if self.model.executions[number].cancelling:
+                self.finish(place, "cancelled", retryable=True)
+
+    def changes_nothing(self, finished: Finished, *, recorded: bool) -> None:
+        before = self.do(self.stage.everything())
+        answer = self.do(self.stage.record(finished))
+        pair = (finished.claim.execution_id, finished.claim.attempt)
+        assert answer == ({pair} if recorded else set())
+        assert self.do(self.stage.everything()) == before
+
+    @rule()
+    def keep_deadlines(self) -> None:
+        keeper = TimeoutKeeper(self.stage.db, self.stage.clock, self.stage.notifier)
+        self.do(keeper.run_once())
+        self.stale += [self.held.pop(one.number) for one in self.model.keep()]
+
+    # Letters
+
+    @precondition(lambda self: self.model.letters() and open_ones(self) < MOST_OPEN)
+    @rule(place=PLACE, payload=st.sampled_from([None, '{"edited": true}']))
+    def replay(self, place: int, payload: str | None) -> None:
+        one = pick(self.model.letters("waiting") or self.model.letters(), place)
+        with self.refused_by_both() as allowed:
+            allowed(lambda: self.model.replay(one))
+            run = self.do(
+                dead_letters.replay(
+                    self.stage.db, TENANT, self.execution_ids[one.number], payload, None,
+                    self.now_or_before(), None,
+                )
+            )  # fmt: skip
+            self.execution_ids.append(run.execution.execution_id)
+
+    def discard(self, place: int) -> None:
+        one = pick(self.model.letters(), place)
+        with self.refused_by_both() as allowed:
+            allowed(lambda: self.model.discard(one))
+            self.do(
+                dead_letters.discard(
+                    self.stage.db, TENANT, self.execution_ids[one.number], None, self.stage.now(), None
+                )
+            )
+
+    def now_or_before(self) -> Any:
+        """Now, in the name of somebody whose clock is a little behind: due for a claim at once."""
+        return self.stage.now() - timedelta(milliseconds=50)
+
+    @contextmanager
+    def refused_by_both(self) -> Iterator[Any]:
+        """What the model refuses the store refuses too, and the other way round."""
+        refused = []
+
+        def allowed(step: Any) -> None:
+            try:
+                step()
+            except Refused as refusal:
+                refused.append(refusal)
+
+        try:
+            yield allowed
+        except Conflict as conflict:
+            assert refused, f"the store refused what the model allows: {conflict}"
+        else:
+            assert not refused, "the store allowed what the model refuses"
+
+    # The same story
+
+    @invariant()
+    def the_store_tells_the_models_story(self) -> None:
+        told = self.do(self.stage.everything())
+        self.open_rows_agree(told["live"])
+        self.closing_rows_agree(told["executions"])
+        self.attempts_agree(told["attempts"])
+        self.letters_agree(told["dead_letters"])
+        self.jobs_agree(told)
+
+    def open_rows_agree(self, rows: list[dict[str, Any]]) -> None:
+        expected = {
+            self.execution_ids[one.number]: (
+                one.state, one.attempt, one.failures, one.losses, one.cancelling, one.ends_job, one.cause,
+                None if one.worker is None else self.worker_ids[one.worker],
+                None if one.source is None else self.execution_ids[one.source.number],
+            )
+            for one in self.model.executions
+            if one.open
+        }  # fmt: skip
+        found = {
+            row["execution_id"]: (
+                row["state"], row["attempt"], row["failures"], row["losses"],
+                row["cancel_requested_at"] is not None, row["ends_job"], row["cause"], row["worker_id"],
+                row["source_id"],
+            )
+            for row in rows
+        }  # fmt: skip
+        assert found == expected
+        leases = {row["execution_id"]: row["token"] for row in rows if row["state"] == "running"}
+        assert leases == {claim.execution_id: claim.token for claim in self.held.values()}
+        assert all(row["token"] is None for row in rows if row["state"] != "running")
+
+    def closing_rows_agree(self, rows: list[dict[str, Any]]) -> None:
+        expected = {
+            self.execution_ids[one.number]: (one.state, one.attempt, one.failures, one.losses, one.cause)
+            for one in self.model.executions
+            if not one.open
+        }
+        assert len(rows) == len(expected)  # one each
+        found = {
+            row["execution_id"]: (
+                row["status"],
+                row["attempt"],
+                row["failures"],
+                row["losses"],
+                row["cause"],
+            )
+            for row in rows
+        }
+        assert found == expected
+
+    def attempts_agree(self, rows: list[dict[str, Any]]) -> None:
+        found: dict[UUID, list[str]] = {}
+        for row in rows:
+            found.setdefault(row["execution_id"], []).append(row["outcome"])
+            assert row["attempt"] == len(found[row["execution_id"]])
+        expected = {
+            self.execution_ids[one.number]: one.outcomes for one in self.model.executions if one.outcomes
+        }
+        assert found == expected
+        # One token stands for all that one claim took, and never for two attempts of one execution.
+        leases = [(row["execution_id"], row["token"]) for row in rows]
+        leases += [(claim.execution_id, claim.token) for claim in self.held.values()]
+        assert len(leases) == len(set(leases))
+        for one in self.model.executions:
+            assert len(one.outcomes) == one.attempt - (one.state == "running")
+
+    def letters_agree(self, rows: list[dict[str, Any]]) -> None:
+        replays = {one.source: one for one in self.model.executions if one.source is not None}
+        expected = {
+            self.execution_ids[one.number]: (
+                one.letter,
+                one.reason,
+                self.execution_ids[replays[one].number] if one in replays else None,
+            )
+            for one in self.model.letters()
+        }
+        assert {
+            row["execution_id"]: (row["status"], row["reason"], row["replayed_as"]) for row in rows
+        } == expected
+        waiting = {str(self.job_ids[one.job.number]) for one in self.model.letters("waiting")}
+        alerts = self.do(
+            self.stage.db.fetch(
+                "select subject from detent.alerts where kind = 'dead_letter' and resolved_at is null"
+            )
+        )
+        assert sorted(row["subject"] for row in alerts) == sorted(waiting)
+
+    def jobs_agree(self, told: dict[str, list[dict[str, Any]]]) -> None:
+        ends = {row["job_id"]: row["status"] for row in told["job_ends"]}
+        assert ends == {self.job_ids[job.number]: job.ended for job in self.model.jobs if job.ended}
+        standings = self.do(self.standings())
+        fires: dict[UUID, list[dict[str, Any]]] = {}
+        for row in told["fires"]:
+            fires.setdefault(row["job_id"], []).append(row)
+        for job in self.model.jobs:
+            job_id = self.job_ids[job.number]
+            standing = standings[job_id]
+            assert (standing.job.status, standing.timer_status) == (self.model.status_of(job), job.timer)
+            assert (standing.due_at is None) == (job.next_due is None)
+            self.ledger_agrees(job, fires.get(job_id, []))
+
+    async def standings(self) -> Any:
+        async with self.stage.db.connection() as connection:
+            return await read_jobs(connection, TENANT, self.job_ids)
+
+    def ledger_agrees(self, job: Job, rows: list[dict[str, Any]]) -> None:
+        """Every instant that is decided is decided once: fired, or in one range of skipped ones."""
+        fired = [row["execution_id"] for row in rows if row["decision"] in ("fired", "fired_late")]
+        expected = [
+            self.execution_ids[one.number]
+            for one in self.model.executions
+            if one.job is job and one.cause == "schedule"
+        ]
+        assert sorted(fired) == sorted(expected)
+        assert len(fired) == job.fired
+        assert sum(row["instants"] or 0 for row in rows if row["execution_id"] is None) == job.skipped
+
+
+def open_ones(story: Story) -> int:
+    return len(story.model.in_state(*OPEN))
+
+
+def pick(choices: list[T], place: int) -> T:
+    return choices[place % len(choices)]
+
+
+def turn(one: Execution) -> tuple[int, int]:
+    return one.job.klass, one.order
+
+
+QUICK = settings(
+    max_examples=60,
+    stateful_step_count=40,
+    derandomize=True,
+    database=None,
+    deadline=None,
+    suppress_health_check=list(HealthCheck),
+)
+LONG = settings(
+    QUICK, max_examples=400, stateful_step_count=60, derandomize=False, print_blob=True, phases=tuple(Phase)
+)
+
+
+def tell(url: str, how: settings) -> None:
+    with asyncio.Runner() as runner:
+        stage = runner.run(open_stage(url))
+        world = World(runner, stage)
+        try:
+            run_state_machine_as_test(lambda: Story(world), settings=how)
+        finally:
+            runner.run(close_stage(stage))
+
+
+def test_the_store_and_the_model_tell_one_story_whatever_happens(stage_url: str) -> None:
+    tell(stage_url, QUICK)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1800)
+def test_the_store_and_the_model_tell_one_story_in_many_long_lives(stage_url: str) -> None:
+    tell(stage_url, LONG)
