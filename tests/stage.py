@@ -227,8 +227,8 @@ class Unreliable:
         self._statement = statement
         self.lost = 0
 
-    async def fetch(self, query: str, *args: Any, patient: bool = True) -> list[Record]:
-        rows = await self._database.fetch(query, *args, patient=patient)
+    async def fetch(self, query: str, *args: Any) -> list[Record]:
+        rows = await self._database.fetch(query, *args)
         if query == self._statement and not self.lost:
             self.lost += 1
             raise StoreUnavailable("the connection to the database was lost")

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from uuid import UUID
 
 from detent.model.ids import day_true
-from detent.store.database import Database, Record
+from detent.store.database import Connection, Database, Record
 from detent.store.sql import Queries
 
 queries = Queries.load()
@@ -59,15 +59,17 @@ def _timers(rows: list[Record]) -> list[DueTimer]:
 
 
 async def fire(
-    db: Database, firings: Sequence[Firing], node_id: UUID, tzdata: str, now: datetime
+    db: Database | Connection, firings: Sequence[Firing], node_id: UUID, tzdata: str, now: datetime
 ) -> set[UUID]:
     """Fire a batch in one transaction, at what the caller believes to be `now`; answers the jobs whose timer
     moved.
     """
     columns = [list(column) for column in zip(*firings, strict=True)]
-    # A batch that was undone because of one row is halved by who fires it: the others are on time.
-    alone = len(firings) == 1
-    rows = await db.fetch(queries.fire_batch, *columns, node_id, tzdata, now, patient=alone)
+    if isinstance(db, Database) and len(firings) > 1:
+        # One that was undone because of one row is halved by who fires it: the others are on time.
+        rows = await db.fetch(queries.fire_batch, *columns, node_id, tzdata, now, patient=False)
+    else:
+        rows = await db.fetch(queries.fire_batch, *columns, node_id, tzdata, now)
     return {row["job_id"] for row in rows}
 
 
