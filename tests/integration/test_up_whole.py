@@ -83,7 +83,7 @@ def test_ctrl_c_is_a_clean_stop_too_and_a_second_start_finds_the_jobs(ups: list[
     assert up.detent("job", "create", "kept", "--shell", "true", "--cron", "0 0 1 1 *").returncode == 0
     family = up.family()
     assert up.end(signal.SIGINT) == 0
-    assert gone(family)
+    until(lambda: gone(family), 10, "the end of every process")
     again = start(ups, data).ready()
     assert [job["name"] for job in again.json("job", "list")] == ["kept"]
 

@@ -150,12 +150,13 @@ def _change(client: Client, name: str, execution: Execution, tally: Tally) -> No
 
 
 def _said(client: Client, execution: Execution) -> str:
-    """What it wrote, or else its result."""
+    """The result of a function, the last line of a program."""
     with contextlib.suppress(ClientError):
+        result = client.execution(execution.execution_id).result
+        if result is not None and result != {"exit_code": 0}:
+            return str(result)
         written = client.logs(execution.execution_id).strip()
-        if written:
-            return written.splitlines()[-1]
-        return str(client.execution(execution.execution_id).result)
+        return written.splitlines()[-1] if written else ""
     return ""
 
 

@@ -28,7 +28,12 @@ while read -r verb group; do
 done
 [ "$groups" = ' ' ] && exit 0
 for group in $groups; do kill -s TERM -- "-$group" 2>/dev/null; done
-sleep 3
+for turn in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15; do
+  left=''
+  for group in $groups; do kill -s 0 -- "-$group" 2>/dev/null && left=1; done
+  [ "$left" ] || exit 0
+  sleep 0.2
+done
 for group in $groups; do kill -s KILL -- "-$group" 2>/dev/null; done
 """
 
