@@ -165,6 +165,41 @@ class Story(RuleBasedStateMachine):
         elif self.model.jobs:
             {"pause": self.pause, "resume": self.resume, "cancel a job": self.cancel_a_job}[what](place)
 
+    # Stories that chance alone would seldom tell
+
+    @precondition(lambda self: self.model.jobs)
+    @rule(place=PLACE, hours=st.integers(1, 2))
+    def pause_for_hours(self, place: int, hours: int) -> None:
+        recurring = [job.number for job in self.model.jobs if job.kind == "every" and job.ended is None]
+        place = pick(recurring, place) if recurring else place
+        self.pause(place)
+        for _ in range(hours):
+            self.an_hour_passes()
+        self.fire()
+        self.resume_job(pick(self.model.jobs, place))
+
+    @precondition(lambda self: self.held)
+    @rule(
+        place=PLACE,
+        whole=st.booleans(),
+        outcome=st.sampled_from(["failed", "released", "succeeded", "cancelled"]),
+    )
+    def cancel_what_runs_and_let_it_end(self, place: int, whole: bool, outcome: str) -> None:
+        one = self.model.executions[pick(sorted(self.held), place)]
+        if whole:
+            self.cancel_a_job(one.job.number)
+        else:
+            self.cancel_one(one)
+        self.finish(place, outcome, retryable=True)
+
+    @precondition(lambda self: self.model.letters("waiting"))
+    @rule(place=PLACE)
+    def cancel_the_job_of_a_letter_and_replay_it(self, place: int) -> None:
+        waiting = [one for one in self.model.letters("waiting") if one.job.ended is None]
+        if waiting:
+            self.cancel_a_job(pick(waiting, place).job.number)
+            self.replay(self.model.letters("waiting").index(pick(waiting, place)), None)
+
     # Hours, workers
 
     @rule()
@@ -270,7 +305,9 @@ class Story(RuleBasedStateMachine):
 
     def resume(self, place: int) -> None:
         paused = [job for job in self.model.jobs if job.timer == "paused"]
-        job = pick(paused or self.model.jobs, place)
+        self.resume_job(pick(paused or self.model.jobs, place))
+
+    def resume_job(self, job: Job) -> None:
         now = self.stage.now()
         with self.refused_by_both() as allowed:
             allowed(lambda: self.model.resume(job))
@@ -291,7 +328,9 @@ class Story(RuleBasedStateMachine):
             assert not told.changed or set(told.workers) == {self.worker_ids[worker] for worker in running}
 
     def cancel_an_execution(self, place: int) -> None:
-        one = pick(self.model.in_state(*OPEN) or self.model.executions, place)
+        self.cancel_one(pick(self.model.in_state(*OPEN) or self.model.executions, place))
+
+    def cancel_one(self, one: Execution) -> None:
         with self.refused_by_both() as allowed:
             allowed(lambda: self.model.cancel(one))
             self.do(
@@ -585,6 +624,7 @@ def tell(url: str, how: settings) -> None:
             runner.run(close_stage(stage))
 
 
+@pytest.mark.timeout(600)  # a failing story takes a while to be told shortly
 def test_the_store_and_the_model_tell_one_story_whatever_happens(stage_url: str) -> None:
     tell(stage_url, QUICK)
 
