@@ -127,15 +127,20 @@ class Story(SameStory):
     @rule(
         place=PLACE,
         whole=st.booleans(),
-        outcome=st.sampled_from(["failed", "released", "succeeded", "cancelled"]),
+        outcome=st.sampled_from(["failed", "worker_lost", "released", "succeeded", "cancelled"]),
     )
     def cancel_what_runs_and_let_it_end(self, place: int, whole: bool, outcome: str) -> None:
         one = self.model.executions[pick(sorted(self.held), place)]
+        assert one.worker is not None
         if whole:
             self.cancel_a_job(one.job.number)
         else:
             self.cancel_one(one)
-        self.finish(place, outcome, retryable=True)
+        if outcome == "worker_lost":
+            alive = [number for number, lives in enumerate(self.model.workers) if lives]
+            self.lose_a_worker(alive.index(one.worker))
+        else:
+            self.finish(place, outcome, retryable=True)
 
     @precondition(lambda self: self.model.letters("waiting"))
     @rule(place=PLACE)
@@ -383,7 +388,7 @@ class Story(SameStory):
 
 
 QUICK = settings(
-    max_examples=75,
+    max_examples=60,
     stateful_step_count=40,
     derandomize=True,
     database=None,
