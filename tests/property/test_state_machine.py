@@ -9,37 +9,28 @@ a schedule is met twice.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Iterator
-from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any, TypeVar
-from uuid import UUID
 
 import msgspec
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
-    RuleBasedStateMachine,
     initialize,
-    invariant,
     precondition,
     rule,
     run_state_machine_as_test,
 )
-from lifecycle_model import OPEN, Execution, Job, Kind, Model, Refused
+from lifecycle_model import OPEN, Execution, Job, Kind
+from lifecycle_store import SameStory, World, close_stage, open_ones, open_stage, pick, turn
 
 from detent.api.decide import pause, resume
 from detent.finish.timeouts import TimeoutKeeper
-from detent.model.errors import Conflict
 from detent.model.job import CLASSES
-from detent.model.work import Claim, Finished
-from detent.runtime.clock import Clock
-from detent.store import dead_letters, timers
-from detent.store.database import Database
-from detent.store.job_read import read_jobs
+from detent.store import dead_letters
 from detent.store.jobs import cancel_execution, cancel_job, change_job, run_job
-from stage import SECOND, TENANT, Stage, with_attempt, with_token
+from stage import SECOND, TENANT, with_attempt, with_token
 
 T = TypeVar("T")
 
@@ -47,7 +38,6 @@ PASSING = timedelta(seconds=3601)
 DEADLINE = 5000.0
 MOST_OPEN = 12
 PRIORITIES = sorted(CLASSES, key=CLASSES.__getitem__)
-FOREVER = 1e9
 
 SHIFTED = (
     "update detent.timers set due_at = due_at - $1, decided_through = decided_through - $1",
@@ -68,53 +58,8 @@ JOB = st.fixed_dictionaries(
 OUTCOMES = ["failed", "failed", "failed", "timed_out", "succeeded", "released", "cancelled"]
 
 
-class World:
-    """An open stage and the loop that it lives on."""
-
-    def __init__(self, runner: asyncio.Runner, stage: Stage) -> None:
-        self._runner = runner
-        self.stage = stage
-
-    def do(self, work: Coroutine[Any, Any, T]) -> T:
-        return self._runner.run(work)
-
-
-async def open_stage(url: str) -> Stage:
-    db = await Database.open(url, size=2, application_name="detent test")
-    hot = await Database.open(url, size=2, application_name="detent test", hot=True)
-    clock = Clock()
-    for _ in range(3):
-        await clock.sample(lambda: timers.clock_us(hot))
-    return Stage(db, hot, clock)
-
-
-async def close_stage(stage: Stage) -> None:
-    await stage.close()
-    await stage.hot.close()
-    await stage.db.close()
-
-
-class Story(RuleBasedStateMachine):
-    """The model, the store, and which of the store's ids are which of the model's numbers."""
-
-    def __init__(self, world: World) -> None:
-        super().__init__()
-        self.world = world
-        self.stage = world.stage
-        self.model = Model()
-        self.job_ids: list[UUID] = []
-        self.execution_ids: list[UUID] = []
-        self.worker_ids: list[UUID] = []
-        self.held: dict[int, Claim] = {}  # what each running execution was claimed as
-        self.stale: list[Claim] = []  # claims that were over before their worker said so
-        self.reported: list[Finished] = []
-        self.runs = 0
-        self.do(self.stage.clear())
-        self.hire()
-        self.hire()
-
-    def do(self, work: Coroutine[Any, Any, T]) -> T:
-        return self.world.do(work)
+class Story(SameStory):
+    """What may happen."""
 
     # Most of a life is work; what people and accidents do to it comes in between.
 
@@ -165,6 +110,46 @@ class Story(RuleBasedStateMachine):
         elif self.model.jobs:
             {"pause": self.pause, "resume": self.resume, "cancel a job": self.cancel_a_job}[what](place)
 
+    # Stories that chance alone would seldom tell
+
+    @precondition(lambda self: self.model.jobs)
+    @rule(place=PLACE, hours=st.integers(1, 2))
+    def pause_for_hours(self, place: int, hours: int) -> None:
+        recurring = [job.number for job in self.model.jobs if job.kind == "every" and job.ended is None]
+        place = pick(recurring, place) if recurring else place
+        self.pause(place)
+        for _ in range(hours):
+            self.an_hour_passes()
+        self.fire()
+        self.resume_job(pick(self.model.jobs, place))
+
+    @precondition(lambda self: self.held)
+    @rule(
+        place=PLACE,
+        whole=st.booleans(),
+        outcome=st.sampled_from(["failed", "worker_lost", "released", "succeeded", "cancelled"]),
+    )
+    def cancel_what_runs_and_let_it_end(self, place: int, whole: bool, outcome: str) -> None:
+        one = self.model.executions[pick(sorted(self.held), place)]
+        assert one.worker is not None
+        if whole:
+            self.cancel_a_job(one.job.number)
+        else:
+            self.cancel_one(one)
+        if outcome == "worker_lost":
+            alive = [number for number, lives in enumerate(self.model.workers) if lives]
+            self.lose_a_worker(alive.index(one.worker))
+        else:
+            self.finish(place, outcome, retryable=True)
+
+    @precondition(lambda self: self.model.letters("waiting"))
+    @rule(place=PLACE)
+    def cancel_the_job_of_a_letter_and_replay_it(self, place: int) -> None:
+        waiting = [one for one in self.model.letters("waiting") if one.job.ended is None]
+        if waiting:
+            self.cancel_a_job(pick(waiting, place).job.number)
+            self.replay(self.model.letters("waiting").index(pick(waiting, place)), None)
+
     # Hours, workers
 
     @rule()
@@ -176,10 +161,7 @@ class Story(RuleBasedStateMachine):
             if claim.deadline_at is not None:
                 self.held[number] = msgspec.structs.replace(claim, deadline_at=claim.deadline_at - PASSING)
 
-    def hire(self) -> None:
-        self.model.hire()
-        self.worker_ids.append(self.do(self.stage.worker(lease_seconds=FOREVER)))
-
+    @rule(place=PLACE)
     def lose_a_worker(self, place: int) -> None:
         """Its lease is over and it is silent: the rescuer gives it up at first sight. Another one joins."""
         worker = pick([n for n, alive in enumerate(self.model.workers) if alive], place)
@@ -270,7 +252,9 @@ class Story(RuleBasedStateMachine):
 
     def resume(self, place: int) -> None:
         paused = [job for job in self.model.jobs if job.timer == "paused"]
-        job = pick(paused or self.model.jobs, place)
+        self.resume_job(pick(paused or self.model.jobs, place))
+
+    def resume_job(self, job: Job) -> None:
         now = self.stage.now()
         with self.refused_by_both() as allowed:
             allowed(lambda: self.model.resume(job))
@@ -291,7 +275,9 @@ class Story(RuleBasedStateMachine):
             assert not told.changed or set(told.workers) == {self.worker_ids[worker] for worker in running}
 
     def cancel_an_execution(self, place: int) -> None:
-        one = pick(self.model.in_state(*OPEN) or self.model.executions, place)
+        self.cancel_one(pick(self.model.in_state(*OPEN) or self.model.executions, place))
+
+    def cancel_one(self, one: Execution) -> None:
         with self.refused_by_both() as allowed:
             allowed(lambda: self.model.cancel(one))
             self.do(
@@ -368,13 +354,6 @@ class Story(RuleBasedStateMachine):
             if self.model.executions[number].cancelling:
                 self.finish(place, "cancelled", retryable=True)
 
-    def changes_nothing(self, finished: Finished, *, recorded: bool) -> None:
-        before = self.do(self.stage.everything())
-        answer = self.do(self.stage.record(finished))
-        pair = (finished.claim.execution_id, finished.claim.attempt)
-        assert answer == ({pair} if recorded else set())
-        assert self.do(self.stage.everything()) == before
-
     @rule()
     def keep_deadlines(self) -> None:
         keeper = TimeoutKeeper(self.stage.db, self.stage.clock, self.stage.notifier)
@@ -407,160 +386,6 @@ class Story(RuleBasedStateMachine):
                 )
             )
 
-    def now_or_before(self) -> Any:
-        """Now, in the name of somebody whose clock is a little behind: due for a claim at once."""
-        return self.stage.now() - timedelta(milliseconds=50)
-
-    @contextmanager
-    def refused_by_both(self) -> Iterator[Any]:
-        """What the model refuses the store refuses too, and the other way round."""
-        refused = []
-
-        def allowed(step: Any) -> None:
-            try:
-                step()
-            except Refused as refusal:
-                refused.append(refusal)
-
-        try:
-            yield allowed
-        except Conflict as conflict:
-            assert refused, f"the store refused what the model allows: {conflict}"
-        else:
-            assert not refused, "the store allowed what the model refuses"
-
-    # The same story
-
-    @invariant()
-    def the_store_tells_the_models_story(self) -> None:
-        told = self.do(self.stage.everything())
-        self.open_rows_agree(told["live"])
-        self.closing_rows_agree(told["executions"])
-        self.attempts_agree(told["attempts"])
-        self.letters_agree(told["dead_letters"])
-        self.jobs_agree(told)
-
-    def open_rows_agree(self, rows: list[dict[str, Any]]) -> None:
-        expected = {
-            self.execution_ids[one.number]: (
-                one.state, one.attempt, one.failures, one.losses, one.cancelling, one.ends_job, one.cause,
-                None if one.worker is None else self.worker_ids[one.worker],
-                None if one.source is None else self.execution_ids[one.source.number],
-            )
-            for one in self.model.executions
-            if one.open
-        }  # fmt: skip
-        found = {
-            row["execution_id"]: (
-                row["state"], row["attempt"], row["failures"], row["losses"],
-                row["cancel_requested_at"] is not None, row["ends_job"], row["cause"], row["worker_id"],
-                row["source_id"],
-            )
-            for row in rows
-        }  # fmt: skip
-        assert found == expected
-        leases = {row["execution_id"]: row["token"] for row in rows if row["state"] == "running"}
-        assert leases == {claim.execution_id: claim.token for claim in self.held.values()}
-        assert all(row["token"] is None for row in rows if row["state"] != "running")
-
-    def closing_rows_agree(self, rows: list[dict[str, Any]]) -> None:
-        expected = {
-            self.execution_ids[one.number]: (one.state, one.attempt, one.failures, one.losses, one.cause)
-            for one in self.model.executions
-            if not one.open
-        }
-        assert len(rows) == len(expected)  # one each
-        found = {
-            row["execution_id"]: (
-                row["status"],
-                row["attempt"],
-                row["failures"],
-                row["losses"],
-                row["cause"],
-            )
-            for row in rows
-        }
-        assert found == expected
-
-    def attempts_agree(self, rows: list[dict[str, Any]]) -> None:
-        found: dict[UUID, list[str]] = {}
-        for row in rows:
-            found.setdefault(row["execution_id"], []).append(row["outcome"])
-            assert row["attempt"] == len(found[row["execution_id"]])
-        expected = {
-            self.execution_ids[one.number]: one.outcomes for one in self.model.executions if one.outcomes
-        }
-        assert found == expected
-        # One token stands for all that one claim took, and never for two attempts of one execution.
-        leases = [(row["execution_id"], row["token"]) for row in rows]
-        leases += [(claim.execution_id, claim.token) for claim in self.held.values()]
-        assert len(leases) == len(set(leases))
-        for one in self.model.executions:
-            assert len(one.outcomes) == one.attempt - (one.state == "running")
-
-    def letters_agree(self, rows: list[dict[str, Any]]) -> None:
-        replays = {one.source: one for one in self.model.executions if one.source is not None}
-        expected = {
-            self.execution_ids[one.number]: (
-                one.letter,
-                one.reason,
-                self.execution_ids[replays[one].number] if one in replays else None,
-            )
-            for one in self.model.letters()
-        }
-        assert {
-            row["execution_id"]: (row["status"], row["reason"], row["replayed_as"]) for row in rows
-        } == expected
-        waiting = {str(self.job_ids[one.job.number]) for one in self.model.letters("waiting")}
-        alerts = self.do(
-            self.stage.db.fetch(
-                "select subject from detent.alerts where kind = 'dead_letter' and resolved_at is null"
-            )
-        )
-        assert sorted(row["subject"] for row in alerts) == sorted(waiting)
-
-    def jobs_agree(self, told: dict[str, list[dict[str, Any]]]) -> None:
-        ends = {row["job_id"]: row["status"] for row in told["job_ends"]}
-        assert ends == {self.job_ids[job.number]: job.ended for job in self.model.jobs if job.ended}
-        standings = self.do(self.standings())
-        fires: dict[UUID, list[dict[str, Any]]] = {}
-        for row in told["fires"]:
-            fires.setdefault(row["job_id"], []).append(row)
-        for job in self.model.jobs:
-            job_id = self.job_ids[job.number]
-            standing = standings[job_id]
-            assert (standing.job.status, standing.timer_status) == (self.model.status_of(job), job.timer)
-            assert (standing.due_at is None) == (job.next_due is None)
-            self.ledger_agrees(job, fires.get(job_id, []))
-
-    async def standings(self) -> Any:
-        async with self.stage.db.connection() as connection:
-            return await read_jobs(connection, TENANT, self.job_ids)
-
-    def ledger_agrees(self, job: Job, rows: list[dict[str, Any]]) -> None:
-        """Every instant that is decided is decided once: fired, or in one range of skipped ones."""
-        fired = [row["execution_id"] for row in rows if row["decision"] in ("fired", "fired_late")]
-        expected = [
-            self.execution_ids[one.number]
-            for one in self.model.executions
-            if one.job is job and one.cause == "schedule"
-        ]
-        assert sorted(fired) == sorted(expected)
-        assert len(fired) == job.fired
-        assert sum(row["instants"] or 0 for row in rows if row["execution_id"] is None) == job.skipped
-
-
-def open_ones(story: Story) -> int:
-    return len(story.model.in_state(*OPEN))
-
-
-def pick(choices: list[T], place: int) -> T:
-    return choices[place % len(choices)]
-
-
-def turn(one: Execution) -> tuple[int, int]:
-    return one.job.klass, one.order
-
 
 QUICK = settings(
     max_examples=60,
@@ -585,6 +410,7 @@ def tell(url: str, how: settings) -> None:
             runner.run(close_stage(stage))
 
 
+@pytest.mark.timeout(600)  # a failing story takes a while to be told shortly
 def test_the_store_and_the_model_tell_one_story_whatever_happens(stage_url: str) -> None:
     tell(stage_url, QUICK)
 
