@@ -8,7 +8,7 @@ import msgspec
 from litestar import Response, get, post
 
 from detent.api import render
-from detent.api.body import AnyRequest, Fields, Query, header_key, path_id, read_object
+from detent.api.body import AnyRequest, Fields, Query, header_key, path_id, read_object, value_of
 from detent.api.job_fields import read_payload
 from detent.api.keys import body_hash, request_key
 from detent.api.paging import cursor_of, place_of
@@ -60,7 +60,7 @@ async def replay_one(request: AnyRequest) -> Response[bytes]:
     payload = read_payload("payload", fields["payload"], refusals) if "payload" in fields else None
     note = _note(fields, refusals)
     refusals.raise_any()
-    key = request_key(f"replay/{source}", header, body_hash(fields))
+    key = request_key(f"replay/{source}", header, _meaning(note, payload))
     now = state.clock.now()
     started = await replay(state.database, state.tenant, source, payload, note, now, key)
     if started.new:
@@ -79,7 +79,7 @@ async def discard_one(request: AnyRequest) -> Response[bytes]:
     refuse_unknown(fields, ("reason",), refusals)
     note = _note(fields, refusals)
     refusals.raise_any()
-    key = request_key(f"discard/{target}", header, body_hash(fields))
+    key = request_key(f"discard/{target}", header, _meaning(note))
     await discard(state.database, state.tenant, target, note, state.clock.now(), key)
     return render.json_answer(await _whole(state, await _find(state, request.path_params["execution_id"])))
 
@@ -104,7 +104,7 @@ async def _whole(state: ApiState, opened: OpenedLetter) -> dict[str, Any]:
 def _note(fields: Fields, refusals: Refusals) -> str | None:
     if "reason" not in fields:
         return None
-    value = msgspec.json.decode(fields["reason"])
+    value = value_of(fields["reason"], "reason", refusals)
     if value is None:
         return None
     try:
@@ -112,3 +112,11 @@ def _note(fields: Fields, refusals: Refusals) -> str | None:
     except InvalidInput as refusal:
         refusals.take(refusal)
         return None
+
+
+def _meaning(note: str | None, payload: str | None = None) -> bytes:
+    """The same for two requests that say the same, whatever their blanks and the order of their fields."""
+    said: dict[str, Any] = {"reason": note}
+    if payload is not None:  # none was given, which is not the payload null
+        said["payload"] = msgspec.json.decode(payload)
+    return body_hash(said)

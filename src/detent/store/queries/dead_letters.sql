@@ -20,9 +20,10 @@ join detent.jobs j on j.job_id = d.job_id
 order by d.execution_id desc;
 
 -- name: read_dead_letter
--- One letter with the definition and payload that it died with.
+-- One letter with the definition and payload that it died with. It keeps a copy of a payload of its own: the
+-- input goes with the history.
 select d.execution_id, d.job_id, d.revision, d.status, d.reason, d.error, d.died_at, d.settled_at, d.replayed_as,
-       d.note, j.name, r.spec, coalesce(i.payload, r.payload) as payload
+       d.note, j.name, r.spec, coalesce(d.payload, i.payload, r.payload) as payload
 from detent.dead_letters d
 join detent.jobs j on j.job_id = d.job_id
 join detent.job_revisions r on r.job_id = d.job_id and r.revision = d.revision

@@ -108,8 +108,9 @@ with closed as (
     from closed c where c.ends_job
     on conflict (job_id) do nothing
 ), died as (
-    insert into detent.dead_letters (tenant, execution_id, job_id, revision, reason, error, died_at)
-    select c.tenant, c.execution_id, c.job_id, c.revision, coalesce(c.why, 'out_of_attempts'), c.error, c.finished_at
+    insert into detent.dead_letters (tenant, execution_id, job_id, revision, reason, error, died_at, payload)
+    select c.tenant, c.execution_id, c.job_id, c.revision, coalesce(c.why, 'out_of_attempts'), c.error, c.finished_at,
+           case when c.own_input then detent.input_of(c.execution_id) end
     from closed c where c.status = 'dead_lettered'
 ), alerted as (
     -- A repeat counts up, and so holds the row until the letter is there to be seen: see settle_dead_letter.
@@ -244,8 +245,9 @@ with closed as (
     select c.tenant, c.job_id, 'failed', c.finished_at from closed c where c.ends_job
     on conflict (job_id) do nothing
 ), died as (
-    insert into detent.dead_letters (tenant, execution_id, job_id, revision, reason, error, died_at)
-    select c.tenant, c.execution_id, c.job_id, c.revision, $6::text, $5::text, c.finished_at
+    insert into detent.dead_letters (tenant, execution_id, job_id, revision, reason, error, died_at, payload)
+    select c.tenant, c.execution_id, c.job_id, c.revision, $6::text, $5::text, c.finished_at,
+           case when c.own_input then detent.input_of(c.execution_id) end
     from closed c where c.status = 'dead_lettered'
 ), alerted as (
     -- A repeat counts up, and so holds the row until the letter is there to be seen: see settle_dead_letter.
