@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
+import signal
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -40,6 +41,18 @@ async def looped(payload: dict[str, Any], ctx: Any) -> str:
     path = _begin(payload, ctx)
     await asyncio.sleep(_length(payload, ctx))
     return _end(path, payload, ctx)
+
+
+@task("fault.dies")
+def dies(payload: dict[str, Any], ctx: Any) -> str:
+    """Takes its worker along, on its first attempt: before it has begun, or after it is done."""
+    if ctx.attempt == 1 and payload["when"] == "before":
+        os.kill(os.getpid(), signal.SIGKILL)
+    path = _begin(payload, ctx)
+    ended = _end(path, payload, ctx)
+    if ctx.attempt == 1 and payload["when"] == "after":
+        os.kill(os.getpid(), signal.SIGKILL)
+    return ended
 
 
 def said(execution_id: UUID, attempt: int) -> str:
