@@ -154,6 +154,45 @@ def test_a_failed_run_that_was_waited_for_ends_with_1(up: Up) -> None:
     assert "exit code 3" in shown.stdout
 
 
+def test_a_dead_letter_is_found_replayed_with_another_payload_and_discarded(up: Up) -> None:
+    up.json("job", "create", "letter", "--task", "add", "--payload", '{"a": 1}', "--max-retries", "0")
+    assert up.detent("job", "run", "letter", "--wait").returncode == 1
+    [found] = up.json("dead-letter", "list", "--job", "letter")
+    shown = up.detent("dead-letter", "show", found["execution_id"]).stdout
+    assert '{"a": 1}' in shown and "Python task add" in shown
+    payload = ("--payload", '{"a": 20, "b": 22}', "--reason", "b was missing")
+    again = up.json("dead-letter", "replay", found["execution_id"], *payload)
+    until(lambda: up.json("execution", "show", again["execution_id"])["result"] == 42)
+    settled = up.json("dead-letter", "show", found["execution_id"])
+    assert (settled["status"], settled["note"]) == ("replayed", "b was missing")
+    refused = up.detent("dead-letter", "replay", found["execution_id"])
+    assert (refused.returncode, again["execution_id"] in refused.stderr) == (1, True)
+    assert up.detent("job", "run", "letter", "--wait").returncode == 1
+    [other] = up.json("dead-letter", "list", "--job", "letter")
+    assert up.json("dead-letter", "discard", other["execution_id"])["status"] == "discarded"
+    assert "no dead letters are waiting" in up.detent("dead-letter", "list", "--job", "letter").stdout
+
+
+def test_a_deadline_ends_an_execution_with_all_its_retries(up: Up) -> None:
+    words = ("--shell", "exit 1", "--deadline", "2s", "--retry-delay", "1h", "--max-retries", "5")
+    assert up.json("job", "create", "hasty", *words)["deadline_seconds"] == 2
+    assert up.detent("job", "run", "hasty", "--wait").returncode == 1
+    [found] = up.json("dead-letter", "list", "--job", "hasty")
+    assert found["reason"] == "deadline"
+    wrong = up.detent("job", "create", "hasty", "--deadline", "400d")
+    assert (wrong.returncode, "deadline_seconds: " in wrong.stderr) == (2, True)
+
+
+def test_the_fleet_is_shown_as_it_is(up: Up) -> None:
+    [node] = up.json("fleet", "nodes")
+    assert (node["live"], node["shards"]) == (True, 256)
+    assert {one["node_id"] for one in up.json("fleet", "shards")} == {node["node_id"]}
+    assert node["node_id"] in up.detent("fleet", "shards").stdout
+    [worker] = up.json("fleet", "workers")
+    assert worker["stale_writes"] == 0
+    assert "stale writes" in up.detent("fleet", "workers").stdout
+
+
 def test_follow_shows_output_as_it_is_written_and_ends_with_the_execution(up: Up) -> None:
     script = "for i in 1 2 3; do echo line $i; sleep 0.3; done"
     up.json("job", "create", "talks", "--shell", script)

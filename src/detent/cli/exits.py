@@ -28,7 +28,7 @@ MEANINGS = (
     (Exit.REFUSED, "the system refused or failed"),
     (Exit.USAGE, "wrong usage or invalid input"),
     (Exit.UNREACHABLE, "cannot reach the server or the database"),
-    (Exit.NOT_FOUND, "no such job or execution"),
+    (Exit.NOT_FOUND, "no such job, execution or dead letter"),
     (Exit.INTERRUPTED, "interrupted"),
 )
 

@@ -82,7 +82,7 @@ def shards(everything: bool, url: str | None, as_json: bool) -> None:
 @fleet.command()
 @talks_to_server
 def workers(url: str | None, as_json: bool) -> None:
-    """Workers: their pools, slots, and how much they run now."""
+    """Workers: their pools, how much they run now, how much they reported too late."""
     found = connect(url).fleet("workers")
     if as_json:
         print_json(found)
@@ -95,11 +95,12 @@ def workers(url: str | None, as_json: bool) -> None:
             ", ".join(one["pools"]),
             f"{one['in_flight']}/{one['slots']}",
             str(len(one["tasks"])),
+            str(one["stale_writes"]),
             local(_at(one["beat_at"])),
         )
         for one in found
     )
-    columns = ("id", "name", "state", "pools", "running", "tasks", "last beat")
+    columns = ("id", "name", "state", "pools", "running", "tasks", "stale writes", "last beat")
     table(columns, rows, empty="no worker yet")
 
 

@@ -23,6 +23,7 @@ Examples:
   detent job create report --task my.report --cron '0 9 * * MON-FRI' --timezone Europe/Berlin
   detent job create beat --every 30s -- curl -fsS https://example.org/ping
   detent job create remind --task send_mail --delay 2h --payload '{"to": "ops"}'
+  detent job create quote --task quote --every 5m --timeout 20s --deadline 2m
   detent job create launch --at 2030-01-01T00:00:00Z --task launch --priority critical
 
 Without --task, --shell or a program the job runs the Python task called NAME. Without a schedule it runs
@@ -43,6 +44,8 @@ only when asked to (detent job run). Durations: 30s, 5m, 2h, 1h30m, 1d, or ISO 8
 @click.option("--priority", type=click.Choice(PRIORITIES), help="Who goes first.  [normal]")
 @click.option("--timeout", "timeout_seconds", metavar="DURATION", callback=duration,
               help="End an attempt after this long.  [1h]")  # fmt: skip
+@click.option("--deadline", "deadline_seconds", metavar="DURATION", callback=duration,
+              help="End an execution this long after it was queued, retries included.  [never]")  # fmt: skip
 @click.option("--max-retries", type=click.IntRange(0), metavar="N", help="Tries after the first.  [3]")
 @click.option("--retry-delay", "retry_delay_seconds", metavar="DURATION", callback=duration,
               help="Pause before the first retry.  [30s]")  # fmt: skip

@@ -24,7 +24,7 @@ WORKER = {
     "pools": ["fast", "default"], "slots": 10, "in_flight": 3, "tasks": ["a", "b"], "stale_writes": 0,
     "beat_at": NOW, "started_at": NOW, "ended_at": None,
 }  # fmt: skip
-JOB = {
+JOB: dict[str, Any] = {
     "job_id": "j1", "name": "n", "status": "scheduled", "task": {"kind": "python", "name": "n"},
     "payload": None, "next_run_at": None, "revision": 1, "tags": [], "created_at": NOW, "updated_at": NOW,
 }  # fmt: skip
