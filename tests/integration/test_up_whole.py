@@ -171,6 +171,6 @@ def test_a_second_signal_hurries(ups: list[Up], data: Path) -> None:
     until(lambda: up.json("execution", "list", "--job", "long", "--status", "running"))
     family = up.family()
     up.process.send_signal(signal.SIGINT)
-    until(lambda: len(up.family()) < len(family) or True)
+    until(lambda: len(up.family()) < len(family), 30, "the first child to leave")
     assert up.end(signal.SIGINT) == 0
-    assert gone(family)
+    until(lambda: gone(family), 30, "the end of all children")

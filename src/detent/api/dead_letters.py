@@ -97,7 +97,9 @@ async def _whole(state: ApiState, opened: OpenedLetter) -> dict[str, Any]:
         **render.dead_letter(opened.letter),
         "task": render.task(opened.spec.task),
         "payload": msgspec.Raw(opened.payload.encode()),
-        "execution": None if detail is None else render.detail(detail),
+        "execution": None
+        if detail is None
+        else {**render.detail(detail), "replayed_as": opened.letter.replayed_as},
     }
 
 

@@ -12,7 +12,8 @@ from typing import Any
 from detent import __version__
 from detent.api.operations import EVENTS, JSON, OPERATIONS, Operation
 from detent.api.problem import PROBLEM
-from detent.api.schemas import COMPONENTS, TEXT, Schema, ref
+from detent.api.schemas import COMPONENTS
+from detent.api.shapes import TEXT, Schema, ref
 
 _PROBLEMS = {
     400: "The body is not JSON, or the request is malformed",

@@ -4,16 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from detent.api.schemas import (
-    EXECUTION_STATUSES,
-    FLAG,
-    JOB_STATUSES,
-    LETTER_STATUSES,
-    TEXT,
-    WHOLE,
-    Schema,
-    words,
-)
+from detent.api.schemas import EXECUTION_STATUSES, JOB_STATUSES, LETTER_STATUSES
+from detent.api.shapes import FLAG, TEXT, WHOLE, Schema, words
 
 JSON = "application/json"
 EVENTS = "text/event-stream"
