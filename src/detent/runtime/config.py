@@ -301,7 +301,7 @@ SETTINGS: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "imports": ("DETENT_IMPORT", _words(r"[^\W\d]\w*(\.[^\W\d]\w*)*", "names of modules, such as my.tasks")),
     "slots": ("DETENT_SLOTS", _whole(1, 10_000, "a number")),
     "workers": ("DETENT_WORKERS", _whole(1, 64, "a number of processes")),
-    "pools": ("DETENT_POOLS", _words(r"[A-Za-z0-9._-]{1,100}", "names of pools, such as default")),
+    "pools": ("DETENT_POOLS", _words(r"[a-z0-9_-]{1,63}", "names of pools, such as default")),
     "heartbeat": ("DETENT_HEARTBEAT", _seconds(0.1, 3600)),
     "lease": ("DETENT_LEASE", _seconds(0.2, 86_400)),
     "grace": ("DETENT_GRACE", _seconds(0, 86_400)),
