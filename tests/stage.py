@@ -54,6 +54,7 @@ WRITTEN = {
     "live": "execution_id",
     "executions": "execution_id",
     "attempts": "execution_id, attempt",
+    "progress": "execution_id",
     "dead_letters": "execution_id",
     "job_ends": "job_id",
     "callbacks": "execution_id",

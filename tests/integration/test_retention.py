@@ -22,7 +22,7 @@ from detent.store.executions import read_detail
 from detent.store.partitions import drop_partitions, make_partitions
 from stage import DAY, HOUR, TENANT, Stage, a_database
 
-TABLES = ("attempts", "executions", "fires", "inputs", "logs")
+TABLES = ("attempts", "executions", "fires", "inputs", "logs", "progress")
 
 
 @pytest.fixture(scope="module")

@@ -101,6 +101,8 @@ def execution(one: Execution) -> dict[str, Any]:
 def detail(one: Detail) -> dict[str, Any]:
     return {
         **execution(one.execution),
+        "progress_pct": None if one.progress is None else one.progress.pct,
+        "progress_message": None if one.progress is None else one.progress.message,
         "attempts": [attempt(each) for each in one.attempts],
         "stdout": one.output.stdout,
         "stderr": one.output.stderr,

@@ -117,11 +117,18 @@ def _facts(client: Client, found: Execution) -> list[tuple[str, str]]:
         ("took", milliseconds(found.duration_ms) if found.duration_ms is not None else ""),
         ("attempt", str(found.attempt)),
         ("worker", found.worker_id or ""),
+        ("progress", _progress(found)),
         ("result", result if len(result) <= 2000 else f"{result[:2000]}…"),
         ("error", _error(found.error)),
         ("stdout", (found.stdout or "").rstrip()),
         ("stderr", (found.stderr or "").rstrip()),
     ]
+
+
+def _progress(found: Execution) -> str:
+    if found.progress_pct is None:
+        return ""
+    return f"{found.progress_pct:g} %" + (f", {found.progress_message}" if found.progress_message else "")
 
 
 def _attempt(one: Attempt) -> tuple[str, ...]:

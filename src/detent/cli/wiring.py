@@ -15,7 +15,7 @@ from uuid import UUID
 from detent.dispatch.claimer import Claimer
 from detent.finish.recorder import Recorder
 from detent.model.errors import StoreBusy
-from detent.model.work import Beat, Claim, Finished, LogChunk, Orders, WorkerInfo
+from detent.model.work import Beat, Claim, Finished, LogChunk, Orders, Progress, WorkerInfo
 from detent.runtime.clock import Clock
 from detent.runtime.notify import Notifier
 from detent.store import work
@@ -131,6 +131,12 @@ class PostgresPulse:
             cancel=tuple(pair for pair, stale in told if not stale),
             stale=tuple(pair for pair, stale in told if stale),
         )
+
+    async def progress(self, told: Sequence[Progress]) -> set[Pair]:
+        rows = sorted(told, key=lambda one: one.execution_id.bytes)
+        columns = [list(column) for column in zip(*rows, strict=True)]
+        leased = await self._connection.fetch(queries.record_progress, *columns)
+        return {(one.execution_id, one.attempt) for one in rows} - {(row[0], row[1]) for row in leased}
 
     async def close(self) -> None:
         await self._connection.close()

@@ -11,12 +11,14 @@ from uuid import UUID
 
 import msgspec
 
+from detent.execute.ending import clean
 from detent.execute.output import Output
-from detent.model.work import Claim
+from detent.model.work import Claim, Progress
 
 _decode = msgspec.json.Decoder().decode
 _opening = threading.Lock()
 _UNREAD = object()
+MESSAGE_LIMIT = 1024
 
 
 class Interruption(Enum):
@@ -36,14 +38,19 @@ class Context:
     `cancelled`.
     """
 
-    __slots__ = ("_claim", "_open_output", "_payload", "_trusted", "ended", "interruption", "output")
+    __slots__ = ("_claim", "_open_output", "_payload", "_tell", "_trusted", "ended", "interruption", "output")
 
     def __init__(
-        self, claim: Claim, open_output: Callable[[Claim], Output], trusted: Callable[[], bool]
+        self,
+        claim: Claim,
+        open_output: Callable[[Claim], Output],
+        trusted: Callable[[], bool],
+        tell: Callable[[Progress], None],
     ) -> None:
         self._claim = claim
         self._open_output = open_output
         self._trusted = trusted
+        self._tell = tell
         self._payload: Any = _UNREAD
         self.interruption: Interruption | None = None
         self.output: Output | None = None
@@ -85,6 +92,19 @@ class Context:
     def still_mine(self) -> bool:
         """Whether, as far as this process knows, this attempt is still the one that counts."""
         return self.interruption is None and self._trusted()
+
+    def progress(self, pct: float, message: str | None = None) -> None:
+        """Say how far this attempt is, from 0 to 100, and perhaps at what.
+
+        It is shown a second or two later; of several in one second the last counts.
+        """
+        share = float(pct)
+        if not 0 <= share <= 100:
+            raise ValueError(f"progress goes from 0 to 100, not {pct!r}")
+        if not self.ended:
+            claim = self._claim
+            text = None if message is None else clean(str(message), MESSAGE_LIMIT)
+            self._tell(Progress(claim.execution_id, claim.attempt, claim.token, share, text))
 
     def log(self, message: object) -> None:
         """Write a line to the execution's logs. A thread that was left behind writes nothing any more."""

@@ -19,7 +19,7 @@ from detent.execute.ending import CANCELLED, Ending
 from detent.execute.lane import Lane
 from detent.execute.logs import LogShipper
 from detent.execute.report import Reporter
-from detent.model.work import Claim, Finished
+from detent.model.work import Claim, Finished, Progress
 from detent.runtime.clock import Clock
 
 log = logging.getLogger("detent.worker")
@@ -39,6 +39,7 @@ class Desk(NamedTuple):
     shipper: LogShipper
     clock: Clock
     trusted: Callable[[], bool]
+    tell: Callable[[Progress], None]
     hungry: Callable[[], None]
 
 

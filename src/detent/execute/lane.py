@@ -86,7 +86,7 @@ class Lane:
         if crew.queue and crew.called < CALLED_AT_ONCE:
             crew.call_next()
         desk = crew.desk
-        context = Context(claim, desk.shipper.open, desk.trusted)
+        context = Context(claim, desk.shipper.open, desk.trusted, desk.tell)
         self.claim = claim
         self.context = context
         self.started_at = desk.clock.now()

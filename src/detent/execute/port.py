@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol
 from uuid import UUID
 
-from detent.model.work import Beat, Claim, Finished, LogChunk, Orders, WorkerInfo
+from detent.model.work import Beat, Claim, Finished, LogChunk, Orders, Progress, WorkerInfo
 
 
 class Port(Protocol):
@@ -41,6 +41,9 @@ class Pulse(Protocol):
 
     async def beat(self, worker_id: UUID, beat: Beat) -> Orders:
         """Say that this incarnation lives, and hear what it must stop."""
+
+    async def progress(self, told: Sequence[Progress]) -> set[tuple[UUID, int]]:
+        """Keep what attempts say of their progress. Answers the (execution, attempt) pairs that are stale."""
 
     async def close(self) -> None:
         """Give the connection up."""

@@ -97,7 +97,9 @@ class Worker(Service):
     @property
     def stale_writes(self) -> int:
         """Writes that changed nothing because the attempt was no longer ours."""
-        return self._stale_logs + (self._reporter.stale_writes if self._crew is not None else 0)
+        if self._crew is None:
+            return 0
+        return self._stale_logs + self._reporter.stale_writes + self._heartbeat.stale_writes
 
     @property
     def recorded(self) -> int:
@@ -147,6 +149,7 @@ class Worker(Service):
             shipper=self._shipper,
             clock=self._clock,
             trusted=self._heartbeat.trusted,
+            tell=self._heartbeat.tell,
             hungry=super().wake,
         )
         self._crew = Crew(self._config.slots, desk, variables)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Literal
+from typing import Literal, NamedTuple
 from uuid import UUID
 
 import msgspec
@@ -44,6 +44,16 @@ class Finished(msgspec.Struct, frozen=True, gc=False):
     result: str | None = None
     error: ErrorInfo | None = None
     retryable: bool = True
+
+
+class Progress(NamedTuple):
+    """How far an attempt says it is, in percent."""
+
+    execution_id: UUID
+    attempt: int
+    token: int
+    pct: float
+    message: str | None
 
 
 @dataclass(frozen=True, slots=True)

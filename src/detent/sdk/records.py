@@ -84,6 +84,8 @@ class Execution:
     duration_ms: float | None
     lateness_ms: float | None
     attempt: int
+    progress_pct: float | None
+    progress_message: str | None
     attempts: tuple[Attempt, ...]
     worker_id: str | None
     result: Any
@@ -115,6 +117,8 @@ class Execution:
             duration_ms=raw.get("duration_ms"),
             lateness_ms=raw.get("lateness_ms"),
             attempt=raw.get("attempt") or 0,
+            progress_pct=raw.get("progress_pct"),
+            progress_message=raw.get("progress_message"),
             attempts=tuple(Attempt.of(one) for one in raw.get("attempts") or ()),
             worker_id=raw.get("worker_id"),
             result=raw.get("result"),

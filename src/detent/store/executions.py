@@ -36,6 +36,17 @@ class Detail:
     execution: Execution
     attempts: tuple[Attempt, ...]
     output: Output
+    progress: Progressed | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Progressed:
+    """What an attempt said of its progress."""
+
+    attempt: int
+    pct: float
+    message: str | None
+    told_at: datetime
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,10 +119,13 @@ async def read_detail(database: Database, tenant: int, execution_id: UUID, now: 
         tail = await connection.fetch(
             queries.read_output_tail, tenant, execution_id, execution.attempt, first, last, TAIL, TAIL_PIECES
         )
+        told = await connection.fetchrow(queries.read_progress, tenant, execution_id)
+    progress = None if told is None else Progressed(**dict(told))
     attempts = [_attempt_of(one) for one in ended]
     if execution.status == "running":
         attempts.append(_running_attempt(row))
-    return Detail(execution, tuple(attempts), Output(_tail(tail, "stdout"), _tail(tail, "stderr")))
+    output = Output(_tail(tail, "stdout"), _tail(tail, "stderr"))
+    return Detail(execution, tuple(attempts), output, progress)
 
 
 def days_of(execution: Execution, now: datetime) -> tuple[date, date]:

@@ -14,7 +14,7 @@ from detent.execute.registry import Registry
 from detent.execute.worker import Worker
 from detent.model.errors import StoreUnavailable
 from detent.model.job import JobSpec, PythonTask, ShellTask
-from detent.model.work import Beat, Claim, Finished, LogChunk, Orders, WorkerInfo
+from detent.model.work import Beat, Claim, Finished, LogChunk, Orders, Progress, WorkerInfo
 from detent.runtime.clock import Clock
 from detent.runtime.config import Config
 
@@ -96,6 +96,9 @@ class ScriptedPulse:
         self.lost: set[UUID] = set()
         self.beats: list[tuple[UUID, int]] = []
         self.broken = False
+        self.told: list[Progress] = []
+        self.stale: set[UUID] = set()
+        self.unfit = False
         self.connections = 0
         self.closed = 0
 
@@ -108,6 +111,14 @@ class ScriptedPulse:
             raise StoreUnavailable("the script says so")
         self.beats.append((worker_id, len(beat.holding)))
         return Orders(False, False, ()) if worker_id in self.lost else self.orders
+
+    async def progress(self, told: Sequence[Progress]) -> set[tuple[UUID, int]]:
+        if self.broken:
+            raise StoreUnavailable("the script says so")
+        if self.unfit:
+            raise ValueError("this cannot be stored")
+        self.told += told
+        return {(one.execution_id, one.attempt) for one in told if one.execution_id in self.stale}
 
     async def close(self) -> None:
         self.closed += 1

@@ -12,7 +12,9 @@ from detent.model.errors import Conflict, InvalidInput
 
 
 def context(payload: str = '{"n": 3}') -> Context:
-    return Context(claim_of("any", payload), open_output=lambda claim: None, trusted=lambda: True)  # type: ignore[arg-type,return-value]
+    return Context(
+        claim_of("any", payload), open_output=lambda claim: None, trusted=lambda: True, tell=lambda told: None
+    )  # type: ignore[arg-type,return-value]
 
 
 def called(function):

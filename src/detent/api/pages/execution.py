@@ -24,7 +24,7 @@ from detent.api.pages.parts import (
     table,
 )
 from detent.model.execution import Attempt, ErrorInfo, Execution
-from detent.store.executions import Detail, Output
+from detent.store.executions import Detail, Output, Progressed
 
 
 def content(detail: Detail, job_name: str | None, now: datetime) -> Markup:
@@ -36,7 +36,7 @@ def content(detail: Detail, job_name: str | None, now: datetime) -> Markup:
         _error(one.error) if one.error else None,
         el(
             "div",
-            section("Facts", _facts(one, now)),
+            section("Facts", _facts(one, detail.progress, now)),
             el(
                 "div",
                 section("Attempts", _attempts(detail.attempts, now)),
@@ -58,7 +58,7 @@ def _error(error: ErrorInfo) -> Markup:
     return section("Error", said, trace, kind="error")
 
 
-def _facts(one: Execution, now: datetime) -> Markup:
+def _facts(one: Execution, progress: Progressed | None, now: datetime) -> Markup:
     return facts(
         [
             ("Cause", words.CAUSES.get(one.cause, one.cause)),
@@ -68,6 +68,7 @@ def _facts(one: Execution, now: datetime) -> Markup:
             ("Finished", times.both(one.finished_at, now)),
             ("Lateness", tables.lateness(one, now)),
             ("Duration", tables.duration(one, now)),
+            ("Progress", _progress(progress)),
             ("Attempts", one.attempt or None),
             ("Exit code", one.error.exit_code if one.error else None),
             ("Worker", el("code", str(one.worker_id)) if one.worker_id else None),
@@ -76,6 +77,12 @@ def _facts(one: Execution, now: datetime) -> Markup:
             ("Id", el("code", str(one.execution_id))),
         ]
     )
+
+
+def _progress(told: Progressed | None) -> str | None:
+    if told is None:
+        return None
+    return f"{told.pct:g} %" + (f", {told.message}" if told.message else "")
 
 
 def _attempts(attempts: Sequence[Attempt], now: datetime) -> Markup:

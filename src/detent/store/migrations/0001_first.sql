@@ -220,6 +220,17 @@ begin
 end
 $$;
 
+-- What the last attempt of an execution said of its progress.
+create table detent.progress (
+    execution_id  uuid primary key,
+    tenant        integer not null,
+    attempt       integer not null,
+    pct           double precision not null,
+    message       text,
+    told_at       timestamptz not null default clock_timestamp(),
+    constraint progress_is_a_share check (pct between 0 and 100)
+) partition by range (execution_id);
+
 create table detent.attempts (
     execution_id  uuid not null,
     attempt       integer not null,
@@ -377,11 +388,11 @@ declare
 begin
     perform pg_advisory_xact_lock(hashtext('detent.partitions'));
     for d in select generate_series(first_day, last_day, interval '1 day')::date loop
-        foreach parent in array array['fires', 'executions', 'inputs', 'attempts', 'logs'] loop
+        foreach parent in array array['fires', 'executions', 'inputs', 'progress', 'attempts', 'logs'] loop
             child := parent || '_' || to_char(d, 'YYYYMMDD');
             if to_regclass(format('detent.%I', child)) is null then
                 execute format('create table detent.%I (like detent.%I including all)', child, parent);
-                if parent in ('executions', 'inputs') then
+                if parent in ('executions', 'inputs', 'progress') then
                     execute format('alter table detent.%I attach partition detent.%I for values from (%L) to (%L)',
                                    parent, child, detent.first_id_of(d), detent.first_id_of(d + 1));
                 else
@@ -415,7 +426,7 @@ begin
         join pg_class c on c.oid = i.inhrelid
         join pg_class p on p.oid = i.inhparent
         join pg_namespace n on n.oid = p.relnamespace
-        where n.nspname = 'detent' and p.relname in ('fires', 'executions', 'inputs', 'attempts', 'logs')
+        where n.nspname = 'detent' and p.relname in ('fires', 'executions', 'inputs', 'progress', 'attempts', 'logs')
           and c.relname ~ '_[0-9]{8}$' and to_date(right(c.relname, 8), 'YYYYMMDD') < before
         order by right(c.relname, 8), c.relname
     loop

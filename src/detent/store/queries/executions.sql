@@ -16,6 +16,10 @@ select x.execution_id, x.job_id, x.status, x.cause, x.scheduled_for, x.queued_at
 from detent.executions x
 where x.execution_id = $2::uuid and x.tenant = $1::integer;
 
+-- name: read_progress
+-- What the last attempt that said anything of its progress said.
+select attempt, pct, message, told_at from detent.progress where execution_id = $2::uuid and tenant = $1::integer;
+
 -- name: read_attempts
 -- The ended attempts of an execution; the days bound the partitions that are looked at.
 select attempt, outcome, worker_id, started_at, finished_at, error

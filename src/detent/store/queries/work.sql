@@ -183,6 +183,24 @@ with mine as (
 )
 select distinct m.execution_id, m.attempt from mine m;
 
+-- name: record_progress
+-- Keeps what attempts that still hold their lease say of their progress; answers those that did. What an attempt
+-- said before it was taken away and that arrives late does not stand over what the next one said.
+with mine as (
+    select l.execution_id, l.tenant, f.attempt, f.pct, f.message
+    from unnest($1::uuid[], $2::integer[], $3::bigint[], $4::double precision[], $5::text[])
+         as f (execution_id, attempt, token, pct, message)
+    join detent.live l on l.execution_id = any(array[f.execution_id])
+    where l.attempt = f.attempt and l.token = f.token and l.state = 'running'
+), kept as (
+    insert into detent.progress as p (execution_id, tenant, attempt, pct, message)
+    select m.execution_id, m.tenant, m.attempt, m.pct, m.message from mine m
+    on conflict (execution_id) do update
+    set attempt = excluded.attempt, pct = excluded.pct, message = excluded.message, told_at = clock_timestamp()
+    where p.attempt <= excluded.attempt
+)
+select m.execution_id, m.attempt from mine m;
+
 -- name: unknown_tasks
 -- Of the executions that a worker handed back because it does not know their task: those that have waited for
 -- a minute in which that worker was there, and none that knows it. A rolling deployment takes less; after a stop
