@@ -19,6 +19,7 @@ from detent.fire.node import Node
 from detent.model.errors import StoreUnavailable
 from detent.observe.clockwatch import ClockWatch
 from detent.observe.fleet import FleetSweeper
+from detent.observe.keys import KeySweeper
 from detent.observe.partitions import PartitionKeeper
 from detent.runtime.clock import Clock
 from detent.runtime.config import Config, inherited
@@ -84,6 +85,7 @@ async def run_keeper(config: Config, url: str, ready: Ready) -> None:
                 Rescuer(database, clock, notifier),
                 TimeoutKeeper(database, clock, notifier),
                 PartitionKeeper(database, clock, config.retention_days),
+                KeySweeper(database, clock),
                 FleetSweeper(database),
                 CallbackSender(database, allow_private=config.allow_private_callbacks),
             ]

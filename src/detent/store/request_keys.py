@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from uuid import UUID
 
 from detent.model.errors import Conflict, FieldError
-from detent.store.database import Connection
+from detent.store.database import Connection, Database
 from detent.store.sql import Queries
 
 
@@ -73,6 +74,9 @@ async def claim_keys(
         if key is None or (key.scope, key.key) in new:
             before.append(None)
             continue
+        if (key.scope, key.key) not in known:  # forgotten just now, because it was old: a new request
+            before.append(await claim_key(connection, tenant, key, subjects[position]))
+            continue
         body_hash, subject = known[key.scope, key.key]
         before.append(subject)
         if body_hash != key.body_hash:
@@ -80,6 +84,22 @@ async def claim_keys(
     if reused:
         raise KeyReused(reused)
     return before
+
+
+Place = tuple[int, str, str]  # tenant, scope, key
+START: Place = (0, "", "")
+
+
+async def forget_keys(
+    database: Database, after: Place, most: int, keep: timedelta
+) -> tuple[int, Place | None]:
+    """Look at the next `most` keys behind `after`, and forget those whose job or execution ended so long ago.
+    Answers how many were forgotten, and where to go on; None at the end.
+    """
+    row = await database.fetchrow(Queries.load().forget_request_keys, *after, most, keep)
+    assert row is not None
+    place = (row["tenant"], row["scope"], row["key"]) if row["seen"] == most else None
+    return row["forgotten"], place
 
 
 async def claim_key(

@@ -218,6 +218,32 @@ select k.scope, k.key, k.body_hash, k.subject
 from unnest($2::text[], $3::text[]) as w (scope, key)
 join detent.request_keys k on k.tenant = $1::integer and k.scope = w.scope and k.key = w.key;
 
+-- name: forget_request_keys
+-- Looks at so many keys behind a place, in the order of their primary key, and forgets those whose subject has been
+-- over for a while: a job by its end, an execution when it is open no more. Bounded whatever there is.
+with seen as materialized (
+    select k.tenant, k.scope, k.key, k.subject, k.created_at from detent.request_keys k
+    where (k.tenant, k.scope, k.key) > ($1::integer, $2::text, $3::text)
+    order by k.tenant, k.scope, k.key
+    limit $4::integer
+), forgotten as (
+    delete from detent.request_keys k
+    using seen s
+    where k.tenant = s.tenant and k.scope = s.scope and k.key = s.key
+      and s.created_at < clock_timestamp() - $5::interval
+      and not exists (select from detent.live l where l.execution_id = s.subject)
+      and not exists (
+          select from detent.jobs j
+          where j.job_id = s.subject and not exists (
+              select from detent.job_ends e
+              where e.job_id = j.job_id and e.ended_at < clock_timestamp() - $5::interval))
+    returning 1
+)
+select (select count(*) from seen) as seen, (select count(*) from forgotten) as forgotten,
+       l.tenant, l.scope, l.key
+from (select 1) one
+left join (select * from seen order by tenant desc, scope desc, key desc limit 1) l on true;
+
 -- name: list_fires
 -- The ledger of a job, newest instant first.
 select nominal_at, generation, decision, decided_at, through_at, instants, execution_id, revision, node_id, reason
