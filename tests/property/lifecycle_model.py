@@ -209,10 +209,10 @@ class Model:
         for one in had:
             one.outcomes.append("worker_lost")
             one.worker = None
+            one.losses += 1
             if one.cancelling:
                 self._close(one, "cancelled")
             else:
-                one.losses += 1
                 self._put_back(one)
         return had
 

@@ -1,7 +1,8 @@
 """One role in a process of its own, as its supervisor sees it.
 
 A child that ends before it was ever ready has failed to start, and would fail again: that is told, not
-retried. One that ends later is started again, with pauses that grow while it does not hold.
+retried. One that ends later is started again, with pauses that grow while it does not hold; after an end in
+order, at once.
 
 It has a session of its own, so that Ctrl-C in a terminal reaches only the supervisor. It shares the
 supervisor's standard error, so that its last words are not lost in a pipe that nobody reads.
@@ -82,13 +83,18 @@ class Child:
                 return
             if not self.ready.is_set():
                 raise StartupError(reason)
-            if time.monotonic() - born > STEADY_AFTER:
+            if time.monotonic() - born > STEADY_AFTER or self._left_in_order:
                 pause = PAUSE_FIRST
             log.warning("%s; starting it again in %.1f s", reason, pause)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(pause):
                     await self._stop.wait()
             pause = min(pause * 2, PAUSE_CAP)
+
+    @property
+    def _left_in_order(self) -> bool:
+        """Somebody asked it to stop, as one does to replace it: no reason to wait."""
+        return self._process is not None and self._process.returncode == 0
 
     async def _run_once(self) -> str:
         """One process from its start to its end; answers how it ended."""
