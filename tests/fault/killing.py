@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Self
 
 from customer import Api
-from systems import Up, processes, until
+from systems import Up, ancestors, processes, until
 from witness import Witness
 
 from detent.model.errors import StartupError
@@ -67,13 +67,13 @@ class Systems:
         return family
 
     def roles(self) -> dict[str, set[int]]:
-        """The processes of each role, and PostgreSQL's first one."""
+        """The processes of each role, and PostgreSQL's first one. What a worker has forked and has not yet become
+        a program looks like a worker itself, and is none.
+        """
         found: dict[str, set[int]] = {}
-        for pid, words in self.family().items():
-            role = words.rpartition("-m detent ")[2].partition(" ")[0] if _is_role(words) else ""
-            if "/bin/postgres -D" in words:
-                role = "postgres"
-            if role in ROLES:
+        family = {pid: _role(words) for pid, words in self.family().items()}
+        for pid, role in family.items():
+            if role is not None and not any(family.get(one) for one in ancestors(pid)):
                 found.setdefault(role, set()).add(pid)
         return found
 
@@ -157,6 +157,13 @@ def strike(pid: int, how: signal.Signals = signal.SIGKILL) -> None:
     """Signal a process that may have ended by itself meanwhile."""
     with contextlib.suppress(ProcessLookupError):
         os.kill(pid, how)
+
+
+def _role(words: str) -> str | None:
+    if "/bin/postgres -D" in words:
+        return "postgres"
+    role = words.rpartition("-m detent ")[2].partition(" ")[0] if "-m detent " in words else ""
+    return role if role in ROLES else None
 
 
 def _is_role(words: str) -> bool:
