@@ -17,7 +17,7 @@ from checker import differences
 from customer import Acknowledged, Customers, Orders
 from killing import Systems, strike
 from receiver import Receiver
-from settling import caught_up, fleet_is, nothing_open, pause_recurring
+from settling import caught_up, fleet_is, pause_recurring, until_nothing_is_open
 from story import Story, ask, read_story
 from systems import until
 
@@ -153,7 +153,7 @@ def settle(systems: Systems, owed: list[Acknowledged]) -> Story:
     until(lambda: fleet_is(systems, 1), SETTLE_SECONDS, "a fleet of one worker")
     until(lambda: caught_up(systems), SETTLE_SECONDS, "the catching up with all that was due")
     paused_at = pause_recurring(systems, owed)
-    until(lambda: nothing_open(systems), SETTLE_SECONDS, "the end of all that was open")
+    until_nothing_is_open(systems, SETTLE_SECONDS)
     zombies = frozenset(systems.zombies)
     lines = systems.witness.lines()
     return read_story(systems.database, systems.api, owed, paused_at, lines, zombies=zombies)

@@ -31,7 +31,19 @@ def fleet_is(systems: Systems, workers: int) -> bool:
     return bool(ask(systems.database, present, workers))
 
 
-def nothing_open(systems: Systems) -> bool:
+def open_now(systems: Systems) -> int:
+    """Executions and timers that are not over."""
     waiting = """select (select count(*) from detent.live)
                       + (select count(*) from detent.timers where status = 'scheduled')"""
-    return bool(ask(systems.database, waiting) == 0)
+    return int(ask(systems.database, waiting))
+
+
+def until_nothing_is_open(systems: Systems, patience: float) -> None:
+    """However much there is to catch up with, it must get less all the time."""
+    least, deadline = open_now(systems), time.monotonic() + patience
+    while least:
+        time.sleep(0.02)
+        left = open_now(systems)
+        if left < least:
+            least, deadline = left, time.monotonic() + patience
+        assert time.monotonic() < deadline, f"none of {least} that are open ended in {patience:g} s"

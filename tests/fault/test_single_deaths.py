@@ -19,7 +19,7 @@ import pytest
 from checker import differences
 from customer import Acknowledged, Orders
 from killing import Systems
-from settling import caught_up, fleet_is, nothing_open, pause_recurring
+from settling import caught_up, fleet_is, pause_recurring, until_nothing_is_open
 from story import ask, read_story
 from systems import until
 from witness import Line
@@ -193,7 +193,7 @@ def test_after_all_these_deaths_every_account_agrees_and_nothing_is_left(scene: 
     systems = scene.systems
     until(lambda: caught_up(systems), 20, "the catching up with all that was due")
     paused_at = pause_recurring(systems, scene.owed)
-    until(lambda: nothing_open(systems), 30, "the end of all that was open")
+    until_nothing_is_open(systems, 30)
     story = read_story(
         systems.database, systems.api, scene.owed, paused_at, systems.witness.lines(),
         workers=WORKERS, zombies=frozenset(scene.zombies),

@@ -8,19 +8,23 @@ in between. It finds the payload as JSON on its standard input, and about itself
 
 Of the worker's own environment only what programs need to find their way is passed on: a worker's database
 password must not end up in every job. Exit code 0 is success.
+
+Service managers ask all processes of a worker to stop at once, programs included. One that SIGTERM ended
+while its worker was asked to stop as well did not fail: it is handed back.
 """
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC
 from pathlib import Path
 from typing import BinaryIO
 
-from detent.execute.ending import Ending, failed
+from detent.execute.ending import RELEASED, Ending, failed
 from detent.execute.guard import Guard
 from detent.execute.output import Output
 from detent.execute.process import Program
@@ -28,6 +32,7 @@ from detent.model.job import ShellTask
 from detent.model.work import Claim
 
 PAYLOAD_IN_ENVIRONMENT = 32 * 1024
+HEARD_WITHIN = 0.2
 
 _INHERITED = ("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TZ", "TMPDIR")
 _SUCCEEDED = Ending("succeeded", '{"exit_code":0}')
@@ -44,7 +49,9 @@ def inherited(environ: Mapping[str, str]) -> dict[str, str]:
 class ShellExecutor:
     """Runs programs, and sees to it that none outlives its attempt or the worker."""
 
-    def __init__(self, environ: Mapping[str, str]) -> None:
+    def __init__(self, environ: Mapping[str, str], leaving: Callable[[], bool] = lambda: False) -> None:
+        """`leaving` says whether the worker was asked to stop."""
+        self._leaving = leaving
         self._inherited = inherited(environ)
         self._guard = Guard()
 
@@ -68,7 +75,15 @@ class ShellExecutor:
         finally:
             await program.end()
             self._guard.end(program.group)
+        if code == -signal.SIGTERM and await self._asked_to_leave():
+            return RELEASED
         return _ending(code, program.last_error_line)
+
+    async def _asked_to_leave(self) -> bool:
+        """The signal to us may be heard a moment after that to the program."""
+        if not self._leaving():
+            await asyncio.sleep(HEARD_WITHIN)
+        return self._leaving()
 
     def close(self) -> None:
         self._guard.close()

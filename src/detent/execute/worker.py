@@ -133,7 +133,7 @@ class Worker(Service):
     def _assemble(self) -> None:
         variables = contextvars.copy_context()
         self._threads = Threads(variables)
-        self._shell = ShellExecutor(self._environ)
+        self._shell = ShellExecutor(self._environ, lambda: self.stopping)
         self._reporter = Reporter(self._port)
         self._shipper = LogShipper(self._port, self._clock, self._report, self._log_was_stale)
         self._heartbeat = Heartbeat(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 import threading
 import time
 
@@ -61,6 +63,31 @@ async def test_what_does_not_end_in_time_is_cancelled_and_handed_back(registry):
     assert not port.finished
     assert {c.execution_id for c in port.released} == {c.execution_id for c in claims}
     assert port.stopped == [worker.worker_id]
+
+
+async def test_a_program_that_was_asked_to_stop_together_with_its_worker_is_handed_back(registry):
+    """As service managers do it: a signal for every process of the worker, in any order."""
+    first, second = (
+        claim_of(ShellTask("echo $$; exec sleep 600")),
+        claim_of(ShellTask("echo $$; exec sleep 600")),
+    )
+    port = ScriptedPort([first, second])
+    async with working(port, registry, grace=60.0) as worker:
+        await until(lambda: len(port.text("stdout").split()) == 2)
+        before, after = map(int, port.text("stdout").split())
+        os.kill(before, signal.SIGTERM)
+        worker.stop()
+        os.kill(after, signal.SIGTERM)
+    assert {claim.execution_id for claim in port.released} == {first.execution_id, second.execution_id}
+    assert not port.finished
+
+
+async def test_a_program_that_somebody_ends_while_its_worker_stays_has_failed(registry):
+    port = ScriptedPort([claim_of(ShellTask("kill -TERM $$"))])
+    async with working(port, registry):
+        await until(lambda: port.finished)
+    assert [(f.outcome, f.error.exit_code) for f in port.finished] == [("failed", 143)]
+    assert not port.released
 
 
 async def test_work_that_ends_when_asked_to_hurry_counts(registry):
