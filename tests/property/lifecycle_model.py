@@ -190,11 +190,10 @@ class Model:
     def _failed(self, one: Execution, outcome: str, retryable: bool) -> None:
         left = retryable and one.failures < one.job.max_retries
         again = left and not self.late(one)
+        one.failures += 1
         if one.cancelling:
-            one.failures += not again
             self._close(one, "cancelled")
             return
-        one.failures += 1
         if again:
             one.state, one.ready, one.order = "retrying", self.hour + 1, self._steps
             return
