@@ -185,7 +185,7 @@ def witness_and_history_agree(story: Story) -> Iterator[str]:
         witnessed = lines[key][-1].event if lines[key] else None
         expected = {"succeeded": "done", "failed": "fail"}.get(row["outcome"])
         if expected is not None and witnessed != expected:
-            yield f"{key} is recorded as {row['outcome']} ({row['error']}), and the witness saw {witnessed}"
+            yield f"{key} is recorded as {row['outcome']} ({row.get('error')}), and the witness saw {witnessed}"
 
 
 def output_is_kept(story: Story) -> Iterator[str]:
