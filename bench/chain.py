@@ -15,6 +15,7 @@ from typing import Any
 from bench.load import create_once_jobs
 from bench.percentile import percentile
 from bench.server import Connection, connection
+from detent.dispatch.rank import everything
 from detent.fire.decide import decide
 from detent.model.ids import DEFAULT_TENANT, SHARDS, new_incarnation_id
 from detent.runtime.clock import Clock
@@ -75,7 +76,7 @@ async def _run(
             raise RuntimeError(f"{timer.job_id} did not fire")
         await notify.fetch(QUEUE, "default")
         await heard.wait()
-        (row,) = await claim.fetch(worker, "default", 1)
+        (row,) = await claim.fetch(worker, "default", 1, *zip(*everything(1), strict=True), timedelta(0))
         await define.fetch([row["job_id"]], [row["revision"]])
         late.append((clock.now() - timer.due_at) / timedelta(milliseconds=1))
     return late

@@ -21,7 +21,7 @@ insert into detent.live (execution_id, job_id, scheduled_for, not_before, queued
                          class, ends_job, state, cause, pool)
 select (lpad(to_hex((extract(epoch from now()) * 1000)::bigint + i / 50), 12, '0')
         || '8' || substr(md5(i::text), 1, 3) || '8' || substr(md5(i::text), 4, 15))::uuid,
-       $1::uuid, now(), now(), now(), nextval('detent.ranks'), $3::integer, 1,
+       $1::uuid, now(), now(), now(), detent.rank(now(), $4::smallint), $3::integer, 1,
        $4::smallint, false, 'queued', 'manual', 'default'
 from generate_series(1, $2::integer) as i
 """

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import asyncio
 import time
+from datetime import timedelta
 from typing import Any
 
 import asyncpg
 
 from bench.load import queue_executions
 from bench.server import Connection, connection
+from detent.dispatch.rank import Bounds
 from detent.model.ids import DEFAULT_TENANT, new_incarnation_id
 from detent.store.sql import Queries
 
@@ -54,10 +56,13 @@ async def _claim_all(c: Connection, batches: _Batches) -> float:
         queries.register_worker, worker, DEFAULT_TENANT, "bench", "bench", 0, ["default"], BATCH, [], 60.0
     )
     claim = await c.prepare(queries.claim)
+    bounds = Bounds()
     spent, calls = 0.0, 0
     while True:
         before = time.perf_counter()
-        rows = await claim.fetch(worker, "default", BATCH)
+        ranges = bounds.ranges(time.time_ns() // 1000, BATCH)
+        rows = await claim.fetch(worker, "default", BATCH, *zip(*ranges, strict=True), timedelta(0))
+        bounds.took([(r["class"], r["rank"]) for r in rows], time.time_ns() // 1000, all_of_it=False)
         if not rows:
             await batches.put(None)
             return spent / max(calls, 1)

@@ -146,7 +146,7 @@ class Stage:
     async def claim(
         self, worker_id: UUID, limit: int = 1000, *, pools: tuple[str, ...] = ("default",)
     ) -> list[Claim]:
-        return await Claimer(self.hot).claim(worker_id, pools, limit)
+        return await Claimer(self.hot, self.clock).claim(worker_id, pools, limit)
 
     async def running(self, **fields: Any) -> tuple[UUID, Claim]:
         """A one-time job, fired, and claimed by a worker of its own."""

@@ -126,7 +126,7 @@ async def close_one(db: Database, url: str, *, key: str = "1", result: str | Non
     await db.execute(
         "insert into detent.live (execution_id, job_id, scheduled_for, not_before, queued_at, rank, token,"
         " worker_id, tenant, revision, attempt, class, ends_job, state, cause, pool)"
-        " values ($1, $2, $3, $3, $3, nextval('detent.ranks'), 7,"
+        " values ($1, $2, $3, $3, $3, detent.rank($3, 1::smallint), 7,"
         " $4, 1, 1, 1, 1, false, 'running', 'manual', 'default')",
         execution, job, now, worker,
     )  # fmt: skip

@@ -9,6 +9,7 @@ from uuid import UUID
 
 from crowd import WORKER
 
+from detent.dispatch.rank import everything
 from detent.fire.decide import decide
 from detent.model.ids import new_incarnation_id
 from detent.store import timers
@@ -90,7 +91,7 @@ async def arguments(database: Database, statement: str, batch: int) -> list[Any]
         case "fire_batch":
             return await fire(database, batch)
         case "claim":
-            return [WORKER, "default", batch]
+            return [WORKER, "default", batch, *columns(everything(batch)), timedelta(0)]
         case "close_batch":
             return await close(database, batch)
         case "return_batch":

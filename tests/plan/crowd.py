@@ -56,7 +56,7 @@ LIVE = f"""
 insert into detent.live (execution_id, job_id, scheduled_for, not_before, queued_at, rank, tenant, revision,
                          class, ends_job, cause, state, pool, attempt, token, worker_id)
 select public.id_of({NOW_MS} - 1000 + n / 1000, '8', n), job_id, now(), now(), now(),
-       nextval('detent.ranks'), 1, 1, n % 4, n % 2 = 1, 'schedule',
+       detent.rank(now(), (n % 4)::smallint), 1, 1, n % 4, n % 2 = 1, 'schedule',
        case when n % 50 = 0 then 'running' else 'queued' end,
        case when n % 50 = 0 then 'busy' else 'default' end,
        case when n % 50 = 0 then 1 else 0 end,

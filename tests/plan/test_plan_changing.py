@@ -7,14 +7,15 @@ right when the table has grown, and rows that are dead but may not be removed mu
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
-from asks import SHARDS, arguments
+from asks import SHARDS, arguments, columns
 from crowd import WORKER, crowd, leave_statistics_alone, vacuum
 from explained import Prepared, reading_of
 from test_plan_hot import READS, ROUNDED, check
 
+from detent.dispatch.rank import everything
 from detent.store import work
 from detent.store.database import Connection, Database
 from detent.store.embedded import Embedded
@@ -29,7 +30,7 @@ STATEMENTS = [*READS, "due_timers"]
 # Arguments with which each of them is about no row at all.
 NOTHING: dict[str, list[object]] = {
     "fire_batch": [*([[]] * 15), WORKER, "test", "2026-01-01T00:00:00Z"],
-    "claim": [WORKER, "nothing here", 1],
+    "claim": [WORKER, "nothing here", 1, *columns(everything(1)), timedelta(0)],
     "close_batch": [[]] * 12,
     "return_batch": [[]] * 11,
     "append_logs": [[]] * 7,
@@ -99,7 +100,7 @@ async def test_a_snapshot_held_open_is_not_in_the_way_of_fires_and_endings(small
 
 async def fire_and_finish(database: Database) -> None:
     await database.fetch(queries.fire_batch, *await arguments(database, "fire_batch", BATCH))
-    rows = await work.claim(database, WORKER, "default", 500)
+    rows = await work.claim(database, WORKER, "default", 500, everything(500))
     now = datetime.now(UTC)
     ends = [
         Closing(

@@ -5,17 +5,18 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from asks import SHARDS, arguments, close
+from asks import SHARDS, arguments, close, columns
 from crowd import WORKER
 from explained import Reading, reading_of
 
+from detent.dispatch.rank import everything
 from detent.fire.firer import HORIZON, PER_SHARD
 from detent.store.database import Database
 
 # How many rows of tables a statement may read for each row that it is about.
 READS = {
     "fire_batch": 1,
-    "claim": 2,
+    "claim": 5,  # each of the four classes offers a whole batch, of which one batch is taken
     "close_batch": 1,
     "return_batch": 2,
     "append_logs": 1,
@@ -23,6 +24,7 @@ READS = {
     "timers_of": 4,
     "definitions": 1,
 }
+EVERYTHING = [500, *columns(everything(500)), timedelta(0)]  # a claim of so many, wherever they are
 HANDLES = 12  # rows that pass between the steps of a plan, for each row that it is about
 BLOCKS = 50
 ROUNDED = len(SHARDS)  # rows are averages of loops, one for each shard, that the server rounds
@@ -65,14 +67,14 @@ async def test_a_scan_that_finds_nothing_costs_one_descent_for_each_shard(hot: D
 
 
 async def test_a_claim_in_an_empty_pool_reads_no_executions(hot: Database) -> None:
-    reading = await reading_of(hot, "claim", WORKER, "nothing here", 500)
+    reading = await reading_of(hot, "claim", WORKER, "nothing here", *EVERYTHING)
     assert (reading.answered, reading.tables["live"]) == (0, 0)
     assert reading.blocks <= 20
 
 
 async def test_a_worker_that_is_not_live_reads_no_executions(hot: Database) -> None:
     stranger = "00000000-0000-4000-8000-00000000ffff"
-    reading = await reading_of(hot, "claim", stranger, "default", 500)
+    reading = await reading_of(hot, "claim", stranger, "default", *EVERYTHING)
     assert (reading.answered, reading.rows) == (0, 0)
 
 

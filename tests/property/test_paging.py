@@ -145,7 +145,7 @@ async def test_a_filtered_list_holds_exactly_the_jobs_that_match(
 QUEUE = """
 insert into detent.live (execution_id, job_id, scheduled_for, not_before, queued_at, rank, tenant, revision,
                          class, ends_job, state, cause, pool)
-select name, $2, at, at, at, nextval('detent.ranks'), $4, 1, 2, false, 'queued', 'manual', 'default'
+select name, $2, at, at, at, detent.rank(at, 2::smallint), $4, 1, 2, false, 'queued', 'manual', 'default'
 from unnest($1::uuid[], $3::timestamptz[]) as g (name, at)
 """
 CLOSE = """

@@ -7,6 +7,7 @@ from uuid import UUID
 
 import pytest
 
+from detent.dispatch.rank import everything
 from detent.model.work import Claim
 from detent.store import work
 from detent.store.jobs import cancel_execution, cancel_job
@@ -51,7 +52,7 @@ async def test_a_rescue_waits_for_a_claim_under_way_and_takes_what_it_took(stage
     await stage.fire()
     worker_id = await silent_worker(stage)
     async with stage.hot.transaction() as claiming:
-        [row] = await claiming.fetch(queries.claim, worker_id, "default", 10)
+        [row] = await work.claim(claiming, worker_id, "default", 10, everything(10))
         rescue = asyncio.create_task(stage.rescuer().run_once())
         await stage.until_blocked(1)
     await rescue
@@ -177,7 +178,7 @@ async def test_of_a_claim_and_a_cancel_that_meet_the_work_ends_cancelled(stage: 
     execution_id = (await stage.row("live", job_id))["execution_id"]
     if first == "claim":
         async with stage.hot.transaction() as claiming:
-            [row] = await claiming.fetch(queries.claim, worker_id, "default", 10)
+            [row] = await work.claim(claiming, worker_id, "default", 10, everything(10))
             cancel = asyncio.create_task(cancel_execution(stage.db, TENANT, execution_id, stage.now(), None))
             await stage.until_blocked(1)
         assert (await cancel).execution.status == "running"

@@ -10,6 +10,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
 from detent.cli.wiring import PostgresPort, PostgresPulse
+from detent.dispatch.sweeper import Sweeper
 from detent.execute.port import Pulse
 from detent.execute.worker import Worker
 from detent.finish.rescuer import Rescuer
@@ -65,7 +66,8 @@ async def run_worker(config: Config, url: str, ready: Ready) -> None:
         heard = {QUEUE: lambda pool: worker.wake(), ORDERS: lambda who: _orders(worker, who)}
         listener = Listener(database, heard, worker.wake)
         ready(f"worker: {config.slots} slots in {', '.join(config.pools)}")
-        await _serve([ClockWatch(database, clock), notifier, listener, worker])
+        sweeper = Sweeper(port.claimer, config.pools, worker.wake)
+        await _serve([ClockWatch(database, clock), notifier, listener, sweeper, worker])
 
 
 def _orders(worker: Worker, who: str) -> None:

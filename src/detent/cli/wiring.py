@@ -34,7 +34,7 @@ class PostgresPort:
         self._database = database
         self._clock = clock
         self._notifier = notifier
-        self._claimer = Claimer(database)
+        self.claimer = Claimer(database, clock)
         self._recorder = Recorder(database, notifier.queue_later)
         self._held: set[Pair] = set()
         self._doubt = False
@@ -48,7 +48,7 @@ class PostgresPort:
         if self._doubt:
             await self._hand_back_unknown(worker_id)
         try:
-            claims = await self._claimer.claim(worker_id, pools, limit)
+            claims = await self.claimer.claim(worker_id, pools, limit)
         except BaseException:  # whatever it was: rows may be ours by now, and we do not know them
             self._doubt = True
             raise

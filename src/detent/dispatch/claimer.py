@@ -10,7 +10,7 @@ handed back, uncounted, and waits a while for a worker that can.
 from __future__ import annotations
 
 import logging
-from collections import OrderedDict
+from collections import OrderedDict, defaultdict
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from operator import itemgetter
@@ -19,8 +19,10 @@ from uuid import UUID
 import msgspec
 from msgspec.structs import replace
 
+from detent.dispatch.rank import Bounds
 from detent.model.job import JobSpec
 from detent.model.work import Claim
+from detent.runtime.clock import Clock
 from detent.store import timers, work
 from detent.store.database import Database, Record
 from detent.store.work import Returning
@@ -33,20 +35,23 @@ KEEP_PAYLOAD = 4096
 SET_ASIDE = timedelta(seconds=60)
 
 _decode = msgspec.json.Decoder(JobSpec).decode
-_order = itemgetter(7, 8)  # class, rank
+_order = itemgetter(8)  # rank
+_place = itemgetter(7, 8)  # class, rank
 Definition = tuple[JobSpec, str]
 
 
 class Claimer:
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, clock: Clock) -> None:
         self._database = database
+        self._clock = clock
+        self._bounds: defaultdict[str, Bounds] = defaultdict(Bounds)
         self._definitions: OrderedDict[tuple[UUID, int], Definition] = OrderedDict()
 
     async def claim(self, worker_id: UUID, pools: Sequence[str], limit: int) -> list[Claim]:
         rows: list[Record] = []
         for pool in pools:
             if len(rows) < limit:
-                rows += await work.claim(self._database, worker_id, pool, limit - len(rows))
+                rows += await self._take(worker_id, pool, limit - len(rows))
         if not rows:
             return []
         rows.sort(key=_order)
@@ -62,6 +67,24 @@ class Claimer:
         ]
         own = [row[0] for row in rows if row[10]]
         return await self._with_inputs(claims, own) if own else claims
+
+    async def _take(self, worker_id: UUID, pool: str, limit: int) -> list[Record]:
+        bounds, now_us = self._bounds[pool], self._clock.now_us()
+        if not self._clock.steady:
+            bounds.widen()  # ranks are of a clock that this one may not follow
+        rows = await work.claim(self._database, worker_id, pool, limit, bounds.ranges(now_us, limit))
+        bounds.took(map(_place, rows), now_us, all_of_it=len(rows) < limit)
+        return rows
+
+    async def look_behind(self, pools: Sequence[str]) -> bool:
+        """Look for due work that claims do not see any more; the next claims then look at everything."""
+        found = False
+        for pool in pools:
+            bounds = self._bounds[pool]
+            if await work.left_behind(self._database, pool, bounds.ranges(self._clock.now_us(), 0)):
+                bounds.widen()
+                found = True
+        return found
 
     async def _with_inputs(self, claims: list[Claim], own: list[UUID]) -> list[Claim]:
         inputs = await work.inputs(self._database, own)

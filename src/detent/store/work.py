@@ -57,8 +57,22 @@ async def register(db: Database, info: WorkerInfo, lease_seconds: float) -> None
     )  # fmt: skip
 
 
-async def claim(db: Database, worker_id: UUID, pool: str, limit: int) -> list[Record]:
-    return await db.fetch(queries.claim, worker_id, pool, limit)
+async def claim(
+    db: Database | Connection,
+    worker_id: UUID,
+    pool: str,
+    limit: int,
+    ranges: Sequence[tuple[int, int, int, int]],
+    lead: timedelta = timedelta(0),
+) -> list[Record]:
+    """Take up to `limit` from ranges of rank: (class, low, high, at most), due or due within the lead."""
+    return await db.fetch(queries.claim, worker_id, pool, limit, *zip(*ranges, strict=True), lead)
+
+
+async def left_behind(db: Database, pool: str, ranges: Sequence[tuple[int, int, int, int]]) -> bool:
+    """Whether work is due that claims from these ranges do not see."""
+    classes, lows, highs, _ = zip(*ranges, strict=True)
+    return bool(await db.fetchval(queries.left_behind, pool, classes, lows, highs))
 
 
 async def definitions(db: Database, wanted: Sequence[tuple[UUID, int]]) -> list[Record]:

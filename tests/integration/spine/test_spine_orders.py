@@ -10,12 +10,14 @@ import pytest
 from spine_workers import at_work, until
 
 from detent.cli.wiring import PostgresPulse
+from detent.dispatch.rank import everything
 from detent.execute.context import Context
 from detent.execute.registry import Registry
 from detent.execute.worker import Worker
 from detent.model.job import PythonTask, ShellTask
 from detent.model.work import Beat, Claim, Orders
 from detent.runtime.notify import ORDERS, Listener
+from detent.store import work
 from detent.store.jobs import cancel_execution, cancel_job
 from detent.store.sql import Queries
 from stage import SECOND, TENANT, Stage
@@ -301,7 +303,7 @@ async def test_a_claim_and_a_beat_of_one_worker_do_not_wait_for_each_other(stage
     await stage.fire()
     worker_id = await stage.worker()
     async with stage.hot.transaction() as claiming:
-        [row] = await claiming.fetch(queries.claim, worker_id, "default", 10)
+        [row] = await work.claim(claiming, worker_id, "default", 10, everything(10))
         orders = await asyncio.wait_for(beat(stage, worker_id), 10)
         assert orders.alive
     async with stage.hot.transaction() as beating:

@@ -66,8 +66,8 @@ with given as (
 insert into detent.live (execution_id, job_id, scheduled_for, not_before, queued_at, deadline_at, rank, tenant,
                          revision, class, ends_job, own_input, state, cause, pool, source_id)
 values ($2::uuid, $3::uuid, $4::timestamptz, $4::timestamptz, $4::timestamptz, $8::timestamptz,
-        nextval('detent.ranks'), $1::integer, $5::integer, $6::smallint, $10::boolean, true, 'queued', 'replay',
-        $7::text, $11::uuid);
+        detent.rank(greatest($4::timestamptz, clock_timestamp()), $6::smallint), $1::integer, $5::integer,
+        $6::smallint, $10::boolean, true, 'queued', 'replay', $7::text, $11::uuid);
 
 -- name: replay_of
 -- The execution that replayed a dead one.

@@ -112,7 +112,8 @@ order by rows.execution_id desc;
 insert into detent.live (execution_id, job_id, scheduled_for, not_before, queued_at, deadline_at, rank, tenant,
                          revision, class, ends_job, state, cause, pool)
 values ($2::uuid, $3::uuid, $4::timestamptz, $4::timestamptz, $4::timestamptz, $8::timestamptz,
-        nextval('detent.ranks'), $1::integer, $5::integer, $6::smallint, false, 'queued', 'manual', $7::text);
+        detent.rank(greatest($4::timestamptz, clock_timestamp()), $6::smallint), $1::integer, $5::integer,
+        $6::smallint, false, 'queued', 'manual', $7::text);
 
 -- name: find_execution
 -- The job of an execution that is open.

@@ -75,7 +75,7 @@ with advanced as (
     insert into detent.live (execution_id, job_id, scheduled_for, not_before, queued_at, deadline_at, rank, tenant,
                              revision, class, ends_job, state, cause, pool)
     select a.execution_id, a.job_id, a.fire_at, a.fire_at, a.decided_at, a.decided_at + a.deadline,
-           nextval('detent.ranks'), a.tenant, a.revision, a.class, a.ends_job, 'queued', 'schedule', a.pool
+           detent.rank(greatest(a.fire_at, a.decided_at), a.class), a.tenant, a.revision, a.class, a.ends_job, 'queued', 'schedule', a.pool
     from advanced a
 )
 select a.job_id, a.version + 1 as version from advanced a;

@@ -32,8 +32,9 @@ where w.worker_id = $1::uuid and w.status in ('live', 'draining')
   and not exists (select from detent.live l where l.worker_id = w.worker_id and l.state = 'running');
 
 -- name: claim
--- Takes up to so many due executions of a pool, best class first, under one token for the batch, in the order
--- of its index. The key share lock on the worker's row makes a rescue wait for this claim, or this claim see
+-- Takes up to so many executions of a pool that are due, or will be within the lead, lowest rank first, under one
+-- token for the batch. Each class is looked at from a lower bound on, where no dead rows lie, in the order of its
+-- index; of rows that several classes offer, those with a higher rank stay locked until this commits. The key share lock on the worker's row makes a rescue wait for this claim, or this claim see
 -- the rescue: no row can end up with a worker that was given up. Needs a live worker row.
 with me as materialized (
     select w.worker_id from detent.workers w
@@ -45,17 +46,33 @@ with me as materialized (
         worker_id = (select worker_id from me), claimed_at = clock_timestamp(), reason = null
     where (select worker_id from me) is not null
       and l.ctid = any (array(
-        select c.ctid from detent.live c
-        where c.pool = $2::text and c.state in ('queued', 'retrying') and c.not_before <= clock_timestamp()
-        order by c.class, c.rank
-        limit $3::integer
-        for update skip locked))
+        select c.ctid
+        from unnest($4::smallint[], $5::bigint[], $6::bigint[], $7::integer[]) as b (class, low, high, most)
+        cross join lateral (
+            select d.ctid, d.rank from detent.live d
+            where d.pool = $2::text and d.class = b.class and d.rank >= b.low and d.rank < b.high
+              and d.state in ('queued', 'retrying') and d.not_before <= clock_timestamp() + $8::interval
+            order by d.rank
+            limit b.most
+            for update skip locked
+        ) c
+        order by c.rank
+        limit $3::integer))
     returning l.execution_id, l.job_id, l.attempt, l.token, l.failures, l.scheduled_for, l.revision, l.class,
               l.rank, l.deadline_at, l.own_input
 )
 select t.execution_id, t.job_id, t.attempt, t.token, t.failures, t.scheduled_for, t.revision, t.class, t.rank,
        t.deadline_at, t.own_input
 from taken t;
+
+-- name: left_behind
+-- Whether something has been due in a pool for a second that claims within these bounds do not see: committed late,
+-- let go of by somebody, or ranked by a clock that was set since. Reads all that waits, so it is asked rarely.
+select exists (
+    select
+    from unnest($2::smallint[], $3::bigint[], $4::bigint[]) as b (class, low, high)
+    join detent.live d on d.pool = $1::text and d.class = b.class and (d.rank < b.low or d.rank >= b.high)
+    where d.state in ('queued', 'retrying') and d.not_before <= clock_timestamp() - interval '1 second');
 
 -- name: definitions
 -- The definitions of given revisions, for claims that meet one for the first time.
@@ -143,9 +160,10 @@ with mine as (
     for update of l
 ), waiting as (
     update detent.live l
-    set state = m.state, not_before = clock_timestamp() + m.delay, worker_id = null, token = null, claimed_at = null,
-        failures = l.failures + m.counted, started_at = coalesce(l.started_at, m.started_at),
-        rank = nextval('detent.ranks'), reason = m.reason
+    set state = m.state, not_before = greatest(l.not_before, clock_timestamp() + m.delay), worker_id = null,
+        token = null, claimed_at = null, failures = l.failures + m.counted,
+        started_at = coalesce(l.started_at, m.started_at),
+        rank = detent.rank(greatest(l.not_before, clock_timestamp() + m.delay), l.class), reason = m.reason
     from mine m
     where l.execution_id = any(array[m.execution_id])
 )
