@@ -53,6 +53,11 @@ async def close(database: Database, batch: int) -> list[Any]:
     )
 
 
+async def succeed(database: Database, batch: int) -> list[Any]:
+    now_us = int(datetime.now(UTC).timestamp() * 1e6)
+    return columns([(*key, now_us, now_us, None) for key in await running(database, batch)])
+
+
 async def put_back(database: Database, batch: int) -> list[Any]:
     now = datetime.now(UTC)
     return columns(
@@ -94,6 +99,8 @@ async def arguments(database: Database, statement: str, batch: int) -> list[Any]
             return [WORKER, "default", batch, *columns(everything(batch)), timedelta(0)]
         case "close_batch":
             return await close(database, batch)
+        case "close_succeeded":
+            return await succeed(database, batch)
         case "return_batch":
             return await put_back(database, batch)
         case "append_logs":

@@ -32,6 +32,7 @@ NOTHING: dict[str, list[object]] = {
     "fire_batch": [*([[]] * 15), WORKER, "test", "2026-01-01T00:00:00Z"],
     "claim": [WORKER, "nothing here", 1, *columns(everything(1)), timedelta(0)],
     "close_batch": [[]] * 12,
+    "close_succeeded": [[]] * 6,
     "return_batch": [[]] * 11,
     "append_logs": [[]] * 7,
     "recorded_attempts": [[], [], [], [], "2026-01-01"],
@@ -94,7 +95,7 @@ async def test_a_snapshot_held_open_is_not_in_the_way_of_fires_and_endings(small
         await analyst.fetchval("select count(*) from detent.workers")
         for _ in range(8):
             await fire_and_finish(small)
-        for name in ("fire_batch", "close_batch", "return_batch", "append_logs"):
+        for name in ("fire_batch", "close_batch", "close_succeeded", "return_batch", "append_logs"):
             check(await reading_of(small, name, *await arguments(small, name, BATCH)), name, BATCH)
 
 

@@ -147,6 +147,25 @@ async def test_an_ending_that_is_sent_twice_at_once_is_recorded_once(stage: Stag
     assert attempt["outcome"] == outcome
 
 
+async def test_of_two_batches_that_share_successes_each_is_recorded_once_and_both_hear_it(
+    stage: Stage,
+) -> None:
+    await stage.jobs([stage.now() - SECOND] * 6, scheduled_at=stage.now())
+    await stage.fire()
+    claims = await stage.claim(await stage.worker())
+    ends = [stage.ended(claim, "succeeded") for claim in claims]
+    lowest = min(claim.execution_id for claim in claims[2:4])
+    async with stage.db.transaction() as lock:
+        await lock.execute("select from detent.live where execution_id = $1 for update", lowest)
+        one = asyncio.create_task(stage.record(*ends[:4]))
+        other = asyncio.create_task(stage.record(*reversed(ends[2:])))
+        await stage.until_blocked(2)
+    assert await one == {pair(claim) for claim in claims[:4]}
+    assert await other == {pair(claim) for claim in claims[2:]}
+    assert await stage.rows("live") == []
+    assert len(await stage.rows("attempts")) == len(await stage.rows("executions")) == 6
+
+
 @pytest.mark.parametrize("first", ["finish", "cancel"])
 async def test_of_a_failing_finish_and_a_cancel_that_meet_no_further_attempt_comes_of_it(
     stage: Stage, first: str

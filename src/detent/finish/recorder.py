@@ -1,4 +1,4 @@
-"""Records ended attempts in batches, one fenced statement for those that close and one for those that wait.
+"""Records ended attempts in batches, one fenced statement each for successes, other closings and what waits.
 
 A crash before a statement leaves the rows running: the rescuer takes them. A crash after it loses nothing.
 When the reply is lost the worker says it all again: rows that no longer match are looked up in the history
@@ -36,6 +36,25 @@ class Recorder:
 
     async def record(self, batch: Sequence[Finished]) -> set[Pair]:
         """Record what ended; answers the pairs recorded. The others are stale."""
+        plain = [f for f in batch if f.outcome == "succeeded" and f.claim.spec.callback_url is None]
+        done = await self._succeed(plain) if plain else set()
+        if len(plain) < len(batch):
+            rest = [f for f in batch if f.outcome != "succeeded" or f.claim.spec.callback_url is not None]
+            done |= await self._decide(rest)
+        return done
+
+    async def _succeed(self, plain: list[Finished]) -> set[Pair]:
+        """The common end, which needs no deciding."""
+        plain.sort(key=lambda finished: finished.claim.execution_id.bytes)
+        ids = (finished.claim.execution_id for finished in plain)
+        closed = await with_partitions_of(
+            self._database, plain[0].finished_at, ids, lambda: work.succeed(self._database, plain)
+        )
+        if closed < len(plain):
+            return await self._read_back(plain)
+        return {(finished.claim.execution_id, finished.claim.attempt) for finished in plain}
+
+    async def _decide(self, batch: Sequence[Finished]) -> set[Pair]:
         closing: list[Closing] = []
         waiting: list[tuple[Returning, Finished]] = []
         condemned = await self._unknown(batch)

@@ -205,10 +205,21 @@ async def test_a_stale_ending_among_good_ones_harms_none_of_them(stage: Stage) -
     assert len(await stage.rows("attempts")) == 6
 
 
+async def test_of_two_successes_of_one_execution_only_the_one_with_the_lease_counts(stage: Stage) -> None:
+    worker_id, lost = await stage.running()
+    await stage.record(stage.ended(lost, "released"))
+    await stage.retry_now()
+    [holds] = await stage.claim(worker_id)
+    late = stage.ended(lost, "succeeded")
+    assert await stage.record(late, stage.ended(holds, "succeeded")) == {pair(holds)}
+    assert (await stage.row("executions", holds.job_id))["attempt"] == holds.attempt
+    assert len(await stage.rows("attempts")) == 2
+
+
 @pytest.mark.parametrize(
     ("outcome", "statement"),
     [
-        ("succeeded", queries.close_batch),
+        ("succeeded", queries.close_succeeded),
         ("cancelled", queries.close_batch),
         ("failed", queries.return_batch),
         ("timed_out", queries.return_batch),
