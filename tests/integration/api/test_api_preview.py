@@ -2,30 +2,18 @@
 
 from __future__ import annotations
 
-import json
-import os
 from datetime import datetime
-from pathlib import Path
 from time import perf_counter
 from typing import Any
 
 import pytest
 from api_client import Api
 
+from conformance import vectors
 from detent.model.errors import NotAvailable
 from detent.when.cron import parse_cron
 
-VECTORS = Path(__file__).resolve().parents[4] / "shared" / "vectors"
 PREVIEW = "/schedules/preview"
-
-
-def lines(name: str) -> list[dict[str, Any]]:
-    path = VECTORS / name
-    if not path.exists():
-        if os.environ.get("CI") == "true":
-            pytest.fail(f"the conformance vectors are missing: {path}")
-        pytest.skip(f"the conformance vectors are not beside this checkout: {path}")
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
 
 
 def is_available(expression: str) -> bool:
@@ -42,7 +30,7 @@ def instants(texts: list[str]) -> list[datetime]:
 
 async def test_the_vectors_fire_through_http_when_they_should(door: Api) -> None:
     checked = 0
-    for case in lines("cron_valid.jsonl"):
+    for case in vectors("cron_valid.jsonl"):
         body = {
             "cron": case["expr"],
             "timezone": case["tz"],
@@ -60,7 +48,7 @@ async def test_the_vectors_fire_through_http_when_they_should(door: Api) -> None
 
 
 async def test_daylight_saving_policies_hold_through_http(door: Api) -> None:
-    for case in lines("cron_dst.jsonl")[::7]:
+    for case in vectors("cron_dst.jsonl")[::7]:
         for policy, expected in case["expected_by_policy"].items():
             gap, fold = policy.split("+")
             body = {"cron": case["expr"], "timezone": case["tz"], "dst": {"gap": gap, "fold": fold}}
@@ -70,7 +58,7 @@ async def test_daylight_saving_policies_hold_through_http(door: Api) -> None:
 
 async def test_invalid_expressions_are_refused_by_the_preview_and_by_creation(door: Api) -> None:
     before = await door.jobs_stored()
-    for case in lines("cron_invalid.jsonl"):
+    for case in vectors("cron_invalid.jsonl"):
         began = perf_counter()
         answer = await door.post(PREVIEW, {"cron": case["expr"]})
         taken = perf_counter() - began

@@ -1,29 +1,18 @@
-"""The shared conformance vectors. What is not covered yet is counted, so that it can not grow unnoticed."""
+"""The conformance vectors. What is not covered yet is counted, so that it can not grow unnoticed."""
 
 from __future__ import annotations
 
-import json
 import re
 from datetime import datetime
 from itertools import islice
-from pathlib import Path
 from time import perf_counter
 from typing import Any
 
 import pytest
 
+from conformance import vectors
 from detent.model.errors import InvalidInput, NotAvailable
 from detent.when.rule import cron_rule, fires
-
-PLACES = [parent / "shared" / "vectors" for parent in Path(__file__).resolve().parents]
-VECTORS = next((place for place in PLACES if place.is_dir()), None)
-
-
-def lines(name: str) -> list[dict[str, Any]]:
-    if VECTORS is None:
-        pytest.skip("the conformance vectors (shared/vectors) are not beside this checkout")
-    text = (VECTORS / name).read_text(encoding="utf-8")
-    return [json.loads(line) for line in text.splitlines()]
 
 
 def is_available(expression: str) -> bool:
@@ -43,14 +32,14 @@ def mismatches(case: dict[str, Any], gap: str, fold: str, expected: list[str]) -
 
 
 def test_every_plain_expression_fires_when_the_vectors_say() -> None:
-    cases = [case for case in lines("cron_valid.jsonl") if is_available(case["expr"])]
+    cases = [case for case in vectors("cron_valid.jsonl") if is_available(case["expr"])]
     wrong = [line for case in cases for line in mismatches(case, "next_valid", "first", case["expected"])]
     assert wrong == []
     assert len(cases) == 99
 
 
 def test_every_larger_expression_is_refused_as_not_available_yet() -> None:
-    cases = [case for case in lines("cron_valid.jsonl") if not is_available(case["expr"])]
+    cases = [case for case in vectors("cron_valid.jsonl") if not is_available(case["expr"])]
     for case in cases:
         with pytest.raises(NotAvailable) as refused:
             cron_rule(case["expr"], case["tz"])
@@ -61,7 +50,7 @@ def test_every_larger_expression_is_refused_as_not_available_yet() -> None:
 
 
 def test_every_daylight_saving_policy_fires_when_the_vectors_say() -> None:
-    cases = lines("cron_dst.jsonl")
+    cases = vectors("cron_dst.jsonl")
     wrong, checked = [], 0
     for case in cases:
         for policy, expected in case["expected_by_policy"].items():
@@ -73,7 +62,7 @@ def test_every_daylight_saving_policy_fires_when_the_vectors_say() -> None:
 
 
 def test_every_invalid_expression_is_refused_by_name_within_a_tenth_of_a_second() -> None:
-    cases = lines("cron_invalid.jsonl")
+    cases = vectors("cron_invalid.jsonl")
     for case in cases:
         began = perf_counter()
         with pytest.raises(InvalidInput) as refused:
