@@ -11,6 +11,7 @@ PIP := $(VENV)/bin/python -m pip install --quiet --disable-pip-version-check -c 
 ARGS ?=
 SEED ?= 1
 MINUTES ?= 20
+FAULT ?=
 
 help:  ## show this
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -51,8 +52,8 @@ test: $(DEVELOP) tools  ## run the tests
 test-long: $(DEVELOP) tools  ## run the tests and the whole sweeps
 	@$(VENV)/bin/python -m pytest -q $(ARGS)
 
-torture: $(DEVELOP)  ## kill, stop and starve a running system for a while (SEED=1 MINUTES=20)
-	@$(VENV)/bin/python tests/fault/torture.py $(SEED) $(MINUTES)
+torture: $(DEVELOP)  ## kill, stop and starve running systems for a while (SEED=1 MINUTES=20 FAULT="one worker")
+	@FAULT="$(FAULT)" $(VENV)/bin/python tests/fault/torture.py $(SEED) $(MINUTES)
 
 check: $(DEVELOP)  ## lint, types, architecture
 	@$(VENV)/bin/ruff check .

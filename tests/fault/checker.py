@@ -1,7 +1,8 @@
 """Holds the accounts of a run against what was promised, and names every difference.
 
 Scheduling is exactly once: each instant that was owed has one ledger row, or lies in one range that says
-why it did not run, and each fired row has one execution of its own, which is closed once.
+why it did not run, and each fired row has one execution of its own, which is closed once. Besides, the instants that were owed are computed from what was asked for, and
+matched to what was witnessed, whatever the tables say of one another.
 
 Running is at least once, and that fixes which way each inclusion goes. An attempt is committed before it
 starts, so everything witnessed is recorded: the same execution, attempt and token, also when its worker
@@ -12,6 +13,7 @@ recorded as lost with its worker, and then another attempt must follow it.
 
 from __future__ import annotations
 
+import heapq
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
@@ -25,6 +27,8 @@ from witness import said
 
 FIRED = ("fired", "fired_late")
 RAN = ("succeeded", "failed")
+# An instant is answered for within this, counted from when nothing was broken any more.
+ANSWERED_WITHIN = 60.0
 # Between a nominal instant and its decision in a system at rest.
 DECIDED_WITHIN = timedelta(seconds=1)
 WIRE_PRECISION = timedelta(milliseconds=1)
@@ -72,14 +76,18 @@ def _once(job: Acknowledged, rows: list[Row]) -> Iterator[str]:
     yield from (f"{job.job_id}: {row['decision']}" for row in rows if row["decision"] not in FIRED)
 
 
-def _tiles(job: Acknowledged, rows: list[Row], timer: Row, story: Story) -> Iterator[str]:
-    """A recurring job's rows and ranges follow each other without a gap, from its first instant on."""
+def _first_and_step(job: Acknowledged) -> tuple[datetime, timedelta]:
+    """Of a recurring job."""
     if "every" in job.body:
         step = timedelta(seconds=job.body["every"])
-        following = job.created_at + step
-    else:
-        step = timedelta(minutes=1)
-        following = job.created_at.replace(second=0, microsecond=0) + step
+        return job.created_at + step, step
+    step = timedelta(minutes=1)
+    return job.created_at.replace(second=0, microsecond=0) + step, step
+
+
+def _tiles(job: Acknowledged, rows: list[Row], timer: Row, story: Story) -> Iterator[str]:
+    """A recurring job's rows and ranges follow each other without a gap, from its first instant on."""
+    following, step = _first_and_step(job)
     for row in rows:
         through = row["through_at"] or row["nominal_at"]
         if row["nominal_at"] != following:
@@ -92,6 +100,58 @@ def _tiles(job: Acknowledged, rows: list[Row], timer: Row, story: Story) -> Iter
         yield f"{job.job_id}: {following} was not decided, and it was paused at {paused}"
     if timer["due_at"] != following:
         yield f"{job.job_id}: its timer says {timer['due_at']}, its ledger leads to {following}"
+
+
+def every_owed_instant_ran(story: Story) -> Iterator[str]:
+    """Each job's instants, as a customer computes them, against the executions that were seen to run, each for one
+    of them and within its window. The one whose window ends first is served first, which finds a matching
+    if there is one. What has none is in the ledger with a reason.
+    """
+    began: dict[UUID, float] = {}
+    for line in story.lines:
+        began[line.execution_id] = min(line.at, began.get(line.execution_id, line.at))
+    starts = defaultdict(list)
+    for row in story.tables["executions"]:
+        if row["execution_id"] in began and row["cause"] == "schedule":
+            starts[row["job_id"]].append(began[row["execution_id"]])
+    due = {row["job_id"]: row["due_at"] for row in story.tables["timers"]}
+    excused = _grouped([row for row in story.tables["fires"] if row["decision"] not in FIRED], "job_id")
+    for job in story.owed:
+        if job.manual:
+            continue
+        owed = [
+            at
+            for at in _owed(job, due[job.job_id])
+            if not any(row["nominal_at"] <= at <= (row["through_at"] or at) for row in excused[job.job_id])
+        ]
+        yield from _matched(job, owed, sorted(starts[job.job_id]), story.healed_at)
+
+
+def _owed(job: Acknowledged, until: datetime | None) -> Iterator[datetime]:
+    """The instants that were owed; those of a recurring job as far as its timer has come."""
+    if not job.recurring:
+        yield job.created_at + timedelta(seconds=job.body["delay"])
+        return
+    at, step = _first_and_step(job)
+    while until is not None and at < until:
+        yield at
+        at += step
+
+
+def _matched(job: Acknowledged, owed: list[datetime], starts: list[float], healed: float) -> Iterator[str]:
+    waiting: list[tuple[float, float]] = []  # the ends of windows that are open, and when they began
+    coming = [at.timestamp() for at in reversed(owed)]
+    for start in starts:
+        while coming and coming[-1] <= start + CLOCK_TOLERANCE:
+            at = coming.pop()
+            heapq.heappush(waiting, (max(at, healed) + ANSWERED_WITHIN, at))
+        if not waiting:
+            yield f"{job.job_id} ran at {start} for no instant that was owed"
+            continue
+        end, at = heapq.heappop(waiting)
+        if start > end:
+            yield f"{job.job_id} ran at {start} for {at}: too late"
+    yield from (f"{job.job_id} never ran for {at}" for at in [*(at for _, at in waiting), *coming])
 
 
 def every_fire_has_its_execution(story: Story) -> Iterator[str]:
@@ -258,6 +318,7 @@ def the_api_tells_the_same(story: Story) -> Iterator[str]:
 CHECKS: tuple[Callable[[Story], Iterator[str]], ...] = (
     jobs_are_those_acknowledged,
     every_instant_is_decided_once,
+    every_owed_instant_ran,
     every_fire_has_its_execution,
     nothing_is_left_open,
     every_execution_ended_as_it_must,

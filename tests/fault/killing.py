@@ -36,7 +36,8 @@ def free_port() -> int:
 class Systems:
     """One data folder and one port, and every system that was started over them."""
 
-    def __init__(self, notes: Path) -> None:
+    def __init__(self, notes: Path, *, schedulers: int = 1, workers: int = 1) -> None:
+        self.schedulers, self.workers = schedulers, workers
         self.data = temporary_folder("detent-fault-")
         self.port = free_port()
         self.api = Api(f"http://127.0.0.1:{self.port}")
@@ -47,7 +48,10 @@ class Systems:
 
     def start(self, *words: str) -> Up:
         fixed = ("--port", str(self.port), "--import", "witness", *LEASE)
-        self.ups.append(Up(self.data, (*fixed, *words), HERE, {"DETENT_ALLOW_PRIVATE_CALLBACKS": "true"}))
+        copies = ("--schedulers", str(self.schedulers), "--workers", str(self.workers))
+        self.ups.append(
+            Up(self.data, (*fixed, *copies, *words), HERE, {"DETENT_ALLOW_PRIVATE_CALLBACKS": "true"})
+        )
         return self.ups[-1]
 
     @property

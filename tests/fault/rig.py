@@ -17,7 +17,7 @@ from checker import differences
 from customer import Acknowledged, Customers, Orders
 from killing import Systems, strike
 from receiver import Receiver
-from settling import caught_up, fleet_is, pause_recurring, until_nothing_is_open
+from settling import caught_up, fleet_is, pause_recurring, shards_are_shared, until_nothing_is_open
 from story import Story, ask, read_story
 from systems import until
 
@@ -47,7 +47,7 @@ def killed_while_starting(systems: Systems, chance: random.Random) -> None:
 
 
 def role(name: str) -> Fault:
-    """kill -9 of one role, or of PostgreSQL, unless it is dead just now."""
+    """kill -9 of all processes of one role, or of PostgreSQL, unless it is dead just now."""
 
     def kill_it(systems: Systems, chance: random.Random) -> None:
         for pid in systems.roles().get(name, ()):
@@ -64,11 +64,24 @@ def backend(systems: Systems, chance: random.Random) -> None:
         strike(chance.choice(sessions))
 
 
-def stopped(name: str) -> Fault:
-    """SIGSTOP of one role, past every lease, and then SIGCONT: it wakes up in a world that went on."""
+def one_of(name: str, how: signal.Signals = signal.SIGKILL) -> Fault:
+    """kill -9 of one process of a role, or SIGTERM; the others go on."""
+
+    def strike_it(systems: Systems, chance: random.Random) -> None:
+        if pids := sorted(systems.roles().get(name, ())):
+            strike(chance.choice(pids), how)
+
+    strike_it.__name__ = f"one {name}" if how == signal.SIGKILL else f"one {name} leaves"
+    return strike_it
+
+
+def stopped(name: str, *, one: bool = False) -> Fault:
+    """SIGSTOP of a role, past every lease, and then SIGCONT: it wakes up in a world that went on."""
 
     def stop_it(systems: Systems, chance: random.Random) -> None:
         pids = systems.roles().get(name, set())
+        if one and pids:
+            pids = {chance.choice(sorted(pids))}
         systems.zombies |= pids
         for pid in pids:
             strike(pid, signal.SIGSTOP)
@@ -76,7 +89,7 @@ def stopped(name: str) -> Fault:
         for pid in pids:
             strike(pid, signal.SIGCONT)
 
-    stop_it.__name__ = f"{name} stands still"
+    stop_it.__name__ = f"{'one ' * one}{name} stands still"
     return stop_it
 
 
@@ -101,14 +114,26 @@ def redeployed(systems: Systems, chance: random.Random) -> None:
 PARTS: Sequence[Fault] = (backend, *map(role, ("postgres", "worker", "scheduler", "api", "keeper")))
 
 
+# What a fleet of several nodes and workers must take in its stride.
+SOME: Sequence[Fault] = (
+    one_of("scheduler"),
+    one_of("scheduler", signal.SIGTERM),
+    stopped("scheduler", one=True),
+    one_of("worker"),
+    one_of("worker", signal.SIGTERM),
+    stopped("worker", one=True),
+)
+
 ALL: Sequence[Fault] = (
     *PARTS,
+    *SOME,
     everything,
     everything_twice,
     terminated,
     redeployed,
     *map(stopped, ("worker", "scheduler", "keeper", "api", "postgres")),
 )
+BY_NAME = {fault.__name__: fault for fault in ALL}
 
 
 def for_minutes(minutes: float, seed: int, faults: Sequence[Fault] = ALL) -> Iterator[Fault]:
@@ -150,13 +175,18 @@ def suffer(systems: Systems, seed: int, faults: Iterable[Fault], receiver: Recei
 
 
 def settle(systems: Systems, owed: list[Acknowledged]) -> Story:
-    until(lambda: fleet_is(systems, 1), SETTLE_SECONDS, "a fleet of one worker")
+    until(lambda: fleet_is(systems, systems.workers), SETTLE_SECONDS, "a whole fleet of workers")
+    until(lambda: shards_are_shared(systems), SETTLE_SECONDS, "an owner for each shard")
     until(lambda: caught_up(systems), SETTLE_SECONDS, "the catching up with all that was due")
+    healed_at = time.time()
     paused_at = pause_recurring(systems, owed)
     until_nothing_is_open(systems, SETTLE_SECONDS)
     zombies = frozenset(systems.zombies)
     lines = systems.witness.lines()
-    return read_story(systems.database, systems.api, owed, paused_at, lines, zombies=zombies)
+    return read_story(
+        systems.database, systems.api, owed, paused_at, lines,
+        workers=systems.workers, zombies=zombies, healed_at=healed_at,
+    )  # fmt: skip
 
 
 def tell(story: Story) -> None:

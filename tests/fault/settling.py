@@ -31,6 +31,14 @@ def fleet_is(systems: Systems, workers: int) -> bool:
     return bool(ask(systems.database, present, workers))
 
 
+def shards_are_shared(systems: Systems) -> bool:
+    """Whether each shard has an owner that lives, and each node has some."""
+    shared = """select count(*) = 256 and count(distinct n.node_id) = $1::integer from detent.shard_leases s
+                join detent.nodes n on n.node_id = s.node_id and n.ended_at is null
+                 and n.beat_at > clock_timestamp() - interval '2 seconds'"""
+    return bool(ask(systems.database, shared, systems.schedulers))
+
+
 def open_now(systems: Systems) -> int:
     """Executions and timers that are not over."""
     waiting = """select (select count(*) from detent.live)

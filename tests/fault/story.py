@@ -30,6 +30,7 @@ class Story:
     api_executions: list[Row]
     lines: list[Line]
     workers: int = 1  # how many there should be
+    healed_at: float = 0.0  # from when on nothing was broken, and nothing was overdue
     zombies: frozenset[int] = frozenset()  # processes that were made to go on after they were given up
     runs: Sequence[UUID] = ()  # executions that were promised to those who asked for them
     heard: Collection[UUID] = ()  # executions that a callback told of

@@ -143,6 +143,34 @@ def _stop_firing(story: Story) -> None:
     story.paused_at += 5
 
 
+def _run_for_no_instant(story: Story) -> None:
+    execution = {**story.tables["executions"][2], "execution_id": uuid4()}
+    story.tables["executions"].append(execution)
+    story.lines.append(Line("start", execution["execution_id"], 1, 999, 1, START.timestamp() + 20))
+
+
+def _run_too_early_for_any(story: Story) -> None:
+    _shift(story, -100)
+
+
+def _run_too_late_for_any(story: Story) -> None:
+    _shift(story, 100)
+
+
+def _shift(story: Story, seconds: float) -> None:
+    """The first job ran at another time."""
+    first = story.tables["executions"][0]["execution_id"]
+    story.lines[:] = [
+        Line(one.event, one.execution_id, one.attempt, one.token, one.pid, one.at + seconds * (one.execution_id == first))
+        for one in story.lines
+    ]  # fmt: skip
+
+
+def _never_run(story: Story) -> None:
+    first = story.tables["executions"][0]["execution_id"]
+    story.lines[:] = [line for line in story.lines if line.execution_id != first]
+
+
 def _lose_an_execution(story: Story) -> None:
     story.tables["executions"].pop()
 
@@ -250,6 +278,11 @@ LIES: tuple[tuple[str, Callable[[Story], None]], ...] = (
     ("every_instant_is_decided_once", _decide_an_instant_twice),
     ("every_instant_is_decided_once", _skip_without_a_reason),
     ("every_instant_is_decided_once", _stop_firing),
+    ("every_owed_instant_ran", _run_for_no_instant),
+    ("every_owed_instant_ran", _run_too_early_for_any),
+    ("every_owed_instant_ran", _run_too_late_for_any),
+    ("every_owed_instant_ran", _never_run),
+    ("every_owed_instant_ran", _forget_an_instant),
     ("every_fire_has_its_execution", _lose_an_execution),
     ("every_fire_has_its_execution", _invent_an_execution),
     ("every_fire_has_its_execution", _close_twice),
@@ -277,7 +310,9 @@ LIES: tuple[tuple[str, Callable[[Story], None]], ...] = (
 )
 
 
-@pytest.mark.parametrize(("check", "lie"), LIES, ids=[lie.__name__.strip("_") for _, lie in LIES])
+@pytest.mark.parametrize(
+    ("check", "lie"), LIES, ids=[f"{check}-{lie.__name__.strip('_')}" for check, lie in LIES]
+)
 def test_a_lie_is_named(story: Story, check: str, lie: Callable[[Story], None]) -> None:
     lie(story)
     assert any(difference.startswith(f"{check}: ") for difference in differences(story))

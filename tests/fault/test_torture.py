@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from killing import Systems
 from rig import for_minutes, role, torment
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
+
+
+@pytest.fixture
+def systems(tmp_path: Path) -> Iterator[Systems]:
+    """Several of what there can be several of."""
+    with Systems(tmp_path, schedulers=3, workers=2) as running:
+        yield running
 
 
 @pytest.mark.timeout(480)

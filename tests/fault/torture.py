@@ -1,48 +1,97 @@
 """`make torture SEED=1 MINUTES=20`: whole runs of the rig, one seed after the other, until the time is over.
 
-Each run has its own data folder and its own seed: faults for a while, then healing, settling and the check
-of every promise. A run that finds a difference prints it with its seed, and the torture ends with 1; the
-same seed does the same again.
+Each run has its own data folder and its own seed: three schedulers and two workers (SCHEDULERS, WORKERS), faults
+for a while, then healing, settling and the check of every promise. With FAULT there is one fault only, again and
+again. A run that finds a difference prints it with its seed, and the torture ends with 1; the same seed does
+the same again.
 """
 
 from __future__ import annotations
 
+import os
 import sys
 import tempfile
 import time
 import traceback
+from dataclasses import dataclass, field
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent / "integration"), str(HERE.parent)]
 
 from killing import Systems  # noqa: E402
-from rig import for_minutes, torment  # noqa: E402
+from rig import ALL, BY_NAME, Fault, for_minutes, torment  # noqa: E402
+from story import Story  # noqa: E402
 
-RUN_MINUTES = 1.2
+RUN_MINUTES = 1.1
+GIVE_UP_AFTER = 3  # seeds that failed
+
+
+@dataclass
+class Tally:
+    """What came of all runs."""
+
+    seeds: list[int] = field(default_factory=list)
+    failed: list[int] = field(default_factory=list)
+    jobs: int = 0
+    fires: int = 0
+    executions: int = 0
+    attempts: int = 0
+    losses: int = 0
+
+    def add(self, story: Story) -> None:
+        self.jobs += len(story.owed)
+        self.fires += len(story.tables["fires"])
+        self.executions += len(story.tables["executions"])
+        self.attempts += len(story.tables["attempts"])
+        self.losses += story.losses
+
+    def row(self, minutes: float, schedulers: int, workers: int) -> str:
+        """As it stands in docs/guarantees.md."""
+        seeds = (
+            f"seeds {self.seeds[0]} to {self.seeds[-1]}" if len(self.seeds) > 1 else f"seed {self.seeds[0]}"
+        )
+        return (
+            f"| torture, {schedulers} schedulers and {workers} workers, {seeds} ({len(self.seeds)}), {minutes:.0f}"
+            f" minutes, {RUN_MINUTES:g} of faults each | {self.jobs:,} jobs, {self.fires:,} ledger rows,"
+            f" {self.executions:,} executions, {self.attempts:,} attempts, {self.losses:,} of them lost with their"
+            " workers: 0 lost, 0 unexplained, 0 double outcomes, 0 stuck |"
+        )
+
+
+def run(seed: int, faults: list[Fault], schedulers: int, workers: int) -> Story:
+    with (
+        tempfile.TemporaryDirectory() as notes,
+        Systems(Path(notes), schedulers=schedulers, workers=workers) as systems,
+    ):
+        return torment(systems, seed, for_minutes(RUN_MINUTES, seed, faults))
 
 
 def main(words: list[str]) -> int:
     seed, minutes = int(words[0]), float(words[1])
-    end = time.monotonic() + 60 * minutes
-    runs = jobs = executions = losses = 0
-    while time.monotonic() < end:
+    fault = os.environ.get("FAULT", "")
+    if fault and fault not in BY_NAME:
+        print(f"no such fault: {fault}; there are: {', '.join(BY_NAME)}")
+        return 2
+    faults = [BY_NAME[fault]] if fault else list(ALL)
+    schedulers, workers = int(os.environ.get("SCHEDULERS") or 3), int(os.environ.get("WORKERS") or 2)
+    began = time.monotonic()
+    tally = Tally()
+    while time.monotonic() < began + 60 * minutes and len(tally.failed) < GIVE_UP_AFTER:
         print(f"SEED={seed}", flush=True)
         try:
-            with tempfile.TemporaryDirectory() as notes, Systems(Path(notes)) as systems:
-                story = torment(systems, seed, for_minutes(RUN_MINUTES, seed))
+            tally.add(run(seed, faults, schedulers, workers))
         except Exception:
             traceback.print_exc()
-            print(f"failed; again with: make torture SEED={seed} MINUTES=1")
-            return 1
-        runs, seed = runs + 1, seed + 1
-        jobs += len(story.owed)
-        executions += len(story.tables["executions"])
-        losses += story.losses
-    print(
-        f"{runs} runs with as many seeds: {jobs} jobs, {executions} executions, {losses} attempts lost with"
-        " their workers; 0 lost, 0 unexplained, 0 double outcomes, 0 stuck"
-    )
+            print(f"failed; again with: make torture SEED={seed} MINUTES=1", flush=True)
+            tally.failed.append(seed)
+        tally.seeds.append(seed)
+        seed += 1
+    if tally.failed:
+        print(f"of {len(tally.seeds)} seeds {len(tally.failed)} failed: {', '.join(map(str, tally.failed))}")
+        return 1
+    print(f"{len(tally.seeds)} seeds, no difference:")
+    print(tally.row((time.monotonic() - began) / 60, schedulers, workers))
     return 0
 
 

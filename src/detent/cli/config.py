@@ -20,7 +20,7 @@ Examples:
 
 
 @click.command(epilog=EXAMPLES)
-@settings(*EVERY_ROLE, *API, "url", *WORKER, "workers")
+@settings(*EVERY_ROLE, *API, "url", *WORKER, "workers", "schedulers")
 @as_json_option
 def config(as_json: bool, **flags: Any) -> None:
     """Show the effective settings and where each comes from: flag, environment or default.

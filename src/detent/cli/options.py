@@ -23,6 +23,7 @@ _OPTIONS: dict[str, tuple[tuple[str, ...], str, str]] = {
     "imports": (("--import", "imports"), "MODULE", "Import this module with tasks; may be repeated."),
     "slots": (("--slots",), "N", "Attempts that one worker process runs at once."),
     "workers": (("--workers",), "N", "Worker processes."),
+    "schedulers": (("--schedulers",), "N", "Scheduler processes."),
     "pools": (("--pool", "pools"), "NAME", "Take work from this pool; may be repeated."),
     "heartbeat": (("--heartbeat",), "SECONDS", "A worker says this often that it lives."),
     "lease": (("--lease",), "SECONDS", "A worker silent for this long is taken for lost."),

@@ -29,7 +29,7 @@ Examples:
 
 
 @click.command(epilog=EXAMPLES)
-@settings(*EVERY_ROLE, *API, *WORKER, "workers", "retention_days", "allow_private_callbacks")
+@settings(*EVERY_ROLE, *API, *WORKER, "workers", "schedulers", "retention_days", "allow_private_callbacks")
 def up(**flags: Any) -> int:
     """Run everything on this machine: database, server, scheduler, keeper and workers.
 

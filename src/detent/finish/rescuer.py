@@ -2,9 +2,10 @@
 
 A worker is lost when its lease is over on the database's clock AND its beat counter did not move during a
 full lease on our own monotonic clock. Only time in which we could have seen a beat counts: a clock that
-jumps, a rescuer that slept, or a database that was away for everybody condemns nobody. In
-one transaction its row is locked (which waits for a claim under way), the silence is checked again, the
-incarnation is given up for good, and its live rows go back to the queue, uncounted, with new tokens to come.
+jumps, a rescuer that slept, or a database that was away for everybody condemns nobody, and it takes two
+looks at least, however short the lease. In one transaction its row is locked (which waits for a claim under
+way), the silence is checked again, the incarnation is given up for good, and its live rows go back to the
+queue, uncounted, with new tokens to come.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from detent.runtime.notify import Notifier
 from detent.runtime.service import Service
 from detent.store import work
 from detent.store.database import Connection, Database, Record
+from detent.store.partitions import with_partitions_of
 from detent.store.sql import Queries
 from detent.store.work import Closing, Returning
 
@@ -56,7 +58,8 @@ class Rescuer(Service):
         seen: dict[UUID, tuple[int, float]] = {}
         for row in rows:
             beat, silent = self._seen.get(row["worker_id"], (-1, 0.0))
-            seen[row["worker_id"]] = (row["beat"], silent + watched if beat == row["beat"] else 0.0)
+            more = min(watched, row["lease_seconds"] / 2)
+            seen[row["worker_id"]] = (row["beat"], silent + more if beat == row["beat"] else 0.0)
         self._seen = seen
         for row in rows:
             if row["expired"] and seen[row["worker_id"]][1] >= row["lease_seconds"]:
@@ -64,21 +67,36 @@ class Rescuer(Service):
                     await self._rescue(row)
                 except StoreBusy as error:  # somebody is at its rows: the next tick comes back to it
                     log.warning("worker %s is lost and cannot be given up yet: %s", row["name"], error)
+                except StoreUnavailable:
+                    raise
+                except Exception:  # the border of a rescue: one that fails must not hold up the others
+                    log.exception("worker %s is lost and cannot be given up", row["name"])
         return None
 
     async def _rescue(self, worker: Record) -> None:
+        taken: list[UUID] = []  # known only when it is locked, and asked for only when a partition is missing
+        rows = await with_partitions_of(
+            self._database, self._clock.now(), taken, lambda: self._give_up(worker, taken)
+        )
+        if rows is None:
+            return
+        log.warning("worker %s is lost; %d attempts go back to the queue", worker["name"], len(rows))
+        self._notifier.queue({row["pool"] for row in rows})
+
+    async def _give_up(self, worker: Record, taken: list[UUID]) -> list[Record] | None:
+        """What it held is back in the queue; None if it beats after all."""
         async with self._database.transaction() as connection:
             if (
                 await connection.fetchval(queries.lock_silent_worker, worker["worker_id"], worker["beat"])
                 is None
             ):
-                return
+                return None
             await connection.execute(queries.mark_worker_lost, worker["worker_id"])
             rows = await connection.fetch(queries.rows_of_worker, worker["worker_id"])
+            taken[:] = [row["execution_id"] for row in rows]
             if rows:
                 await self._take_back(connection, rows)
-        log.warning("worker %s is lost; %d attempts go back to the queue", worker["name"], len(rows))
-        self._notifier.queue({row["pool"] for row in rows})
+        return rows
 
     async def _take_back(self, connection: Connection, rows: list[Record]) -> None:
         now = self._clock.now()

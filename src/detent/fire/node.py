@@ -25,15 +25,17 @@ from detent.model.ids import DEFAULT_TENANT, new_incarnation_id
 from detent.runtime.clock import Clock
 from detent.runtime.service import Service
 from detent.store.database import Database, Dedicated
+from detent.store.fleet import LEASE_SECONDS
 from detent.store.sql import Queries
 
 log = logging.getLogger("detent.node")
 queries = Queries.load()
 
-LEASE_SECONDS = 5.0
 # How long a node fires on in shards that another has taken.
 AFTERGLOW = 2.0
 HAND_OVER_PATIENCE = 5.0
+# How long one that leaves fires on while those who have its shards now load them.
+LINGER = 1.0
 
 
 class Node(Service):
@@ -67,9 +69,11 @@ class Node(Service):
 
     async def run_once(self) -> float | None:
         connection = await self._registered()
-        await connection.execute(
+        beat = await connection.fetchval(
             queries.beat_node, self.node_id, self._clock.skew_ms, self._lag_ms(), self._leaving
         )
+        if beat is None:
+            await self._register(connection)
         rows = await connection.fetch(queries.candidate_nodes, LEASE_SECONDS)
         candidates = [Candidate(row["node_id"], row["standby"], row["leaving"]) for row in rows]
         mine = shards_of(self.node_id, candidates)
@@ -87,19 +91,15 @@ class Node(Service):
     async def _joined(self) -> Dedicated:
         connection = await self._database.dedicated()
         try:
-            await connection.execute(
-                queries.register_node,
-                self.node_id,
-                DEFAULT_TENANT,
-                platform.node(),
-                os.getpid(),
-                self._lock_key,
-                self._standby,
-            )
+            await self._register(connection)
         except BaseException:
             await connection.close()
             raise
         return connection
+
+    async def _register(self, connection: Dedicated) -> None:
+        who = (self.node_id, DEFAULT_TENANT, platform.node(), os.getpid(), self._lock_key, self._standby)
+        await connection.execute(queries.register_node, *who)
 
     def _own(self, held: dict[int, int]) -> None:
         now = time.monotonic()
@@ -125,7 +125,7 @@ class Node(Service):
                 return
             await asyncio.sleep(0.05)
         if not self._owned:
-            await asyncio.sleep(0.2)  # what is due just now is fired while the others load
+            await asyncio.sleep(LINGER)
 
     async def _has_heirs(self) -> bool:
         rows = await self._database.fetch(queries.candidate_nodes, LEASE_SECONDS)

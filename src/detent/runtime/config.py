@@ -44,6 +44,7 @@ class Config:
     imports: tuple[str, ...] = ()
     slots: int = 10
     workers: int = 1
+    schedulers: int = 1
     pools: tuple[str, ...] = ("default",)
     heartbeat: float = 10.0
     lease: float = 30.0
@@ -301,6 +302,7 @@ SETTINGS: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "imports": ("DETENT_IMPORT", _words(r"[^\W\d]\w*(\.[^\W\d]\w*)*", "names of modules, such as my.tasks")),
     "slots": ("DETENT_SLOTS", _whole(1, 10_000, "a number")),
     "workers": ("DETENT_WORKERS", _whole(1, 64, "a number of processes")),
+    "schedulers": ("DETENT_SCHEDULERS", _whole(1, 64, "a number of processes")),
     "pools": ("DETENT_POOLS", _words(r"[a-z0-9_-]{1,63}", "names of pools, such as default")),
     "heartbeat": ("DETENT_HEARTBEAT", _seconds(0.1, 3600)),
     "lease": ("DETENT_LEASE", _seconds(0.2, 86_400)),

@@ -117,11 +117,11 @@ class Supervisor:
             raise
 
     async def _start_roles(self, config: Config, database: str) -> None:
-        """Start a process for each role (several for workers) and wait until each is ready."""
+        """Start a process for each role (several for workers and schedulers) and wait until each is ready."""
         environment = environment_of(config, database)
         lives: list[asyncio.Task[None]] = []
         for role in START_ORDER:
-            copies = config.workers if role == "worker" else 1
+            copies = {"worker": config.workers, "scheduler": config.schedulers}.get(role, 1)
             patience = config.grace + STOP_MARGIN if role == "worker" else STOP_PATIENCE
             for number in range(1, copies + 1):
                 label = role if copies == 1 else f"{role}-{number}"

@@ -11,7 +11,8 @@ from detent.store.sql import Queries
 
 queries = Queries.load()
 
-LEASE_SECONDS = 5.0
+# A node that is gone without a word is replaced after this and half a second, the longest wait for a beat.
+LEASE_SECONDS = 4.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -308,3 +308,61 @@ async def test_nothing_is_taken_while_the_clock_is_in_doubt(stage: Stage) -> Non
     before = await stage.everything()
     await keeper(stage).run_once()
     assert await stage.everything() == before
+
+
+# One bad row among others
+
+
+async def test_a_definition_that_cannot_be_read_does_not_keep_others_past_their_deadline(
+    stage: Stage,
+) -> None:
+    spoiled, *others = [await stage.once(deadline_seconds=60.0) for _ in range(4)]
+    await stage.fire()
+    await spoil(stage, spoiled)
+    await pass_deadline(stage)
+    await keeper(stage).run_once()
+    assert await stage.rows("live") == []
+    letters = {row["job_id"] for row in await stage.rows("dead_letters")}
+    assert letters == {spoiled, *others}
+
+
+async def test_a_definition_that_cannot_be_read_does_not_keep_a_stuck_workers_other_attempts(
+    stage: Stage,
+) -> None:
+    spoiled, other = [await stage.once(timeout_seconds=1.0, max_retries=0) for _ in range(2)]
+    await stage.fire()
+    worker_id = await stage.worker()
+    assert len(await stage.claim(worker_id)) == 2
+    await spoil(stage, spoiled)
+    await claimed_ago(stage, MINUTE)
+    await beat(stage, worker_id, Beat(overdue_in=-60.0))
+    await keeper(stage).run_once()
+    assert [row["job_id"] for row in await stage.rows("live")] == [spoiled]
+    assert (await stage.row("executions", other))["status"] == "dead_lettered"
+
+
+async def test_an_execution_that_cannot_be_closed_does_not_keep_others_past_their_deadline(
+    stage: Stage,
+) -> None:
+    jobs = [await stage.once(deadline_seconds=60.0) for _ in range(5)]
+    await stage.fire()
+    stuck = await stage.row("live", jobs[2])
+    await stage.db.execute(
+        "insert into detent.dead_letters (tenant, execution_id, job_id, revision, reason, died_at)"
+        " values (1, $1, $2, 1, 'in the way', clock_timestamp())",
+        stuck["execution_id"],
+        jobs[2],
+    )
+    await pass_deadline(stage)
+    await keeper(stage).run_once()
+    assert [row["job_id"] for row in await stage.rows("live")] == [jobs[2]]
+    assert {row["job_id"] for row in await stage.rows("executions")} == {*jobs} - {jobs[2]}
+
+
+async def spoil(stage: Stage, job_id: UUID) -> None:
+    """Its definition is one that this program cannot read."""
+    await stage.db.execute(
+        "update detent.job_revisions set spec = jsonb_set(spec, '{task}', '{\"kind\": \"of another time\"}')"
+        " where job_id = $1",
+        job_id,
+    )

@@ -169,6 +169,50 @@ async def test_a_rescuer_that_slept_condemns_nobody(stage: Stage, monotonic: Mon
     assert await status_of(stage, worker_id) == "live"
 
 
+async def test_a_rescuer_that_slept_condemns_nobody_however_short_the_lease(
+    stage: Stage, monotonic: Monotonic
+) -> None:
+    worker_id = await stage.worker(lease_seconds=1.0)
+    await silence(stage, worker_id)
+    rescuer = stage.rescuer()
+    await rescuer.run_once()
+    monotonic.at += 1000
+    await rescuer.run_once()
+    assert await status_of(stage, worker_id) == "live"
+    await monotonic.watch(rescuer, 1)
+    assert await status_of(stage, worker_id) == "lost"
+
+
+async def test_a_rescue_makes_the_partition_that_it_needs(stage: Stage, monotonic: Monotonic) -> None:
+    worker_id, claim = await stage.running()
+    other = await stage.once()
+    await stage.fire()
+    await stage.claim(worker_id)
+    await cancel_job(stage.db, TENANT, other, stage.now(), None)
+    await stage.drop_partitions_of(stage.now())
+    await lose(stage, monotonic, worker_id)
+    assert await status_of(stage, worker_id) == "lost"
+    assert (await stage.row("live", claim.job_id))["state"] == "queued"
+    assert (await stage.row("executions", other))["status"] == "cancelled"
+
+
+async def test_a_rescue_that_fails_does_not_hold_up_the_others(stage: Stage, monotonic: Monotonic) -> None:
+    lost = [await stage.running() for _ in range(3)]
+    _, stuck = lost[1]
+    await stage.db.execute(
+        "insert into detent.attempts (execution_id, attempt, day, tenant, token, worker_id, finished_at, outcome)"
+        " values ($1, 1, (clock_timestamp() at time zone 'UTC')::date, 1, 1, $2, clock_timestamp(), 'failed')",
+        stuck.execution_id,
+        lost[1][0],
+    )
+    for worker_id, _ in lost:
+        await silence(stage, worker_id)
+    rescuer = stage.rescuer()
+    await rescuer.run_once()
+    await monotonic.watch(rescuer, 30)
+    assert [await status_of(stage, worker_id) for worker_id, _ in lost] == ["lost", "live", "lost"]
+
+
 async def test_a_database_that_was_away_condemns_nobody(stage: Stage, monotonic: Monotonic) -> None:
     worker_id, _ = await stage.running()
     await silence(stage, worker_id)

@@ -98,6 +98,30 @@ async def test_when_a_nodes_beat_is_old_the_others_take_over_although_it_holds_i
     assert await held(stage, second) == ALL
 
 
+async def test_a_node_that_died_before_the_clock_was_set_back_owns_nothing(stage: Stage) -> None:
+    """Its lock may be held for long, by a machine that stands still; its beat lies ahead and grows no older."""
+    first, second = await stage.node(), await stage.node()
+    await stage.db.execute(
+        "update detent.nodes set beat_at = clock_timestamp() + interval '10 min' where node_id = $1",
+        first.node_id,
+    )
+    await second.run_once()
+    assert await held(stage, second) == ALL
+    await first.run_once()
+    await second.run_once()
+    assert len(await held(stage, second)) < SHARDS  # it lives after all
+
+
+async def test_a_node_that_was_forgotten_joins_anew(stage: Stage) -> None:
+    first, second = await stage.node(), await stage.node()
+    await stage.db.execute("update detent.shard_leases set node_id = $1", second.node_id)
+    await stage.db.execute("delete from detent.nodes where node_id = $1", first.node_id)
+    for node in (first, second, first, second):
+        await node.run_once()
+    assert len(await held(stage, first)) > 80
+    assert await held(stage, first) | await held(stage, second) == ALL
+
+
 async def test_a_node_that_wakes_up_late_gets_its_share_again(stage: Stage) -> None:
     first, second = await stage.node(), await stage.node()
     await silence(stage, first)

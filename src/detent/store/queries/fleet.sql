@@ -9,18 +9,21 @@ on conflict (node_id) do nothing;
 select pg_try_advisory_lock($1::bigint);
 
 -- name: beat_node
--- A node lives, and says whether it is about to leave.
+-- A node lives, and says whether it is about to leave. No row: it was silent for so long that it was forgotten.
 update detent.nodes n
 set beat = n.beat + 1, beat_at = clock_timestamp(), skew_ms = $2::double precision, lag_ms = $3::double precision,
     leaving = $4::boolean
-where n.node_id = $1::uuid;
+where n.node_id = $1::uuid
+returning n.node_id;
 
 -- name: candidate_nodes
 -- The nodes that can own shards: their beat is fresh and their incarnation's lock is held. A node that lacks
--- either is gone.
+-- either is gone. A beat that lies ahead by more than a lease was made before the clock was set back: it says
+-- nothing, and whoever made it beats anew within half a second if it lives.
 select n.node_id, n.standby, n.leaving
 from detent.nodes n
-where n.ended_at is null and n.beat_at > clock_timestamp() - make_interval(secs => $1::double precision)
+where n.ended_at is null
+  and abs(extract(epoch from clock_timestamp() - n.beat_at)) < $1::double precision
   and exists (select from pg_locks k
               where k.locktype = 'advisory' and k.objsubid = 1 and k.granted
                 and k.database = (select d.oid from pg_database d where d.datname = current_database())
@@ -54,7 +57,7 @@ update detent.nodes n set ended_at = clock_timestamp() where n.node_id = $1::uui
 -- name: list_nodes
 -- The scheduler nodes of late, newest first.
 select n.node_id, n.host, n.pid, n.standby, n.leaving, n.beat_at, n.skew_ms, n.lag_ms, n.started_at, n.ended_at,
-       n.ended_at is null and n.beat_at > clock_timestamp() - make_interval(secs => $2::double precision) as live,
+       n.ended_at is null and abs(extract(epoch from clock_timestamp() - n.beat_at)) < $2::double precision as live,
        (select count(*) from detent.shard_leases s where s.node_id = n.node_id) as shards
 from detent.nodes n
 where n.tenant = $1::integer
@@ -74,7 +77,7 @@ order by s.shard;
 select w.worker_id, w.name, w.host, w.pid, w.pools, w.slots, w.tasks, w.status, w.beat_at, w.in_flight,
        w.stale_writes, w.started_at, w.ended_at,
        w.status in ('live', 'draining')
-         and w.beat_at > clock_timestamp() - make_interval(secs => w.lease_seconds) as live
+         and abs(extract(epoch from clock_timestamp() - w.beat_at)) < w.lease_seconds as live
 from detent.workers w
 where w.tenant = $1::integer
 order by w.ended_at is null desc, w.started_at desc
