@@ -7,9 +7,9 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from asks import SHARDS, arguments, close, columns
 from crowd import WORKER
-from explained import Reading, reading_of
+from explained import Prepared, Reading, reading_of
 
-from detent.dispatch.rank import everything
+from detent.dispatch.rank import Bounds, everything
 from detent.fire.firer import HORIZON, PER_SHARD
 from detent.store.database import Database
 
@@ -26,6 +26,14 @@ READS = {
     "definitions": 1,
 }
 EVERYTHING = [500, *columns(everything(500)), timedelta(0)]  # a claim of so many, wherever they are
+DUE_SOON = """
+insert into detent.live (execution_id, job_id, scheduled_for, not_before, queued_at, rank, tenant, revision, class,
+                         ends_job, cause, state, pool)
+select gen_random_uuid(), gen_random_uuid(), at, at, now(), detent.rank(at, 2::smallint), 1, 1, 2, false, 'schedule',
+       'queued', 'soon'
+from (select clock_timestamp() + interval '1 second' + n * interval '100 microseconds' as at
+      from generate_series(1, 20000) n) x
+"""
 COUNTS = {"close_succeeded"}  # statements that answer how many rows, not which
 HANDLES = 12  # rows that pass between the steps of a plan, for each row that it is about
 BLOCKS = 50
@@ -72,6 +80,27 @@ async def test_a_claim_in_an_empty_pool_reads_no_executions(hot: Database) -> No
     reading = await reading_of(hot, "claim", WORKER, "nothing here", *EVERYTHING)
     assert (reading.answered, reading.tables["live"]) == (0, 0)
     assert reading.blocks <= 20
+
+
+async def test_a_claim_ahead_reads_what_it_takes_of_what_is_due_soon(hot: Database) -> None:
+    now_us = int(datetime.now(UTC).timestamp() * 1e6)
+    async with hot.connection() as connection:
+        trial = connection.transaction()
+        await trial.start()
+        await connection.execute(DUE_SOON)
+        ahead, upcoming = Prepared(connection, "claim"), Prepared(connection, "upcoming")
+        for prepared in (ahead, upcoming):
+            await prepared.prepare()
+        ranges = Bounds().ahead(now_us, 100, 3_000_000)
+        taken = await ahead.reading(WORKER, "soon", 100, *columns(ranges), timedelta(seconds=3))
+        told = await upcoming.reading("soon", *columns(ranges)[:3])
+        for name in ("claim", "upcoming"):
+            await connection.execute(f"deallocate {name}")
+        await trial.rollback()
+    assert taken.answered == 100
+    assert taken.tables["live"] <= READS["claim"] * 100
+    assert told.answered == 1
+    assert told.tables["live"] <= 4  # the first of each class
 
 
 async def test_a_worker_that_is_not_live_reads_no_executions(hot: Database) -> None:

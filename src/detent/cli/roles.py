@@ -35,6 +35,7 @@ log = logging.getLogger("detent.roles")
 Ready = Callable[[str], None]
 
 OPEN_PATIENCE = 30.0
+SAMPLES = 3  # of the clock before anything starts: the first one is slow, because it opens and prepares
 
 
 async def run_scheduler(config: Config, url: str, ready: Ready) -> None:
@@ -117,7 +118,8 @@ async def _role(
     try:
         await check(url)
         clock = Clock()
-        await clock.sample(lambda: timers.clock_us(database))
+        for _ in range(SAMPLES):
+            await clock.sample(lambda: timers.clock_us(database))
         yield database, clock, Notifier(database)
     finally:
         await database.close()

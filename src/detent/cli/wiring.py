@@ -8,14 +8,15 @@ What is handed back and was asked to cancel meanwhile is over: no worker has it 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import AsyncIterator, Sequence
 from datetime import timedelta
 from uuid import UUID
 
 from detent.dispatch.claimer import Claimer
 from detent.finish.recorder import Recorder
 from detent.model.errors import StoreBusy
-from detent.model.work import Beat, Claim, Finished, LogChunk, Orders, Progress, WorkerInfo
+from detent.model.work import Ahead, Beat, Claim, Finished, LogChunk, Orders, Progress, WorkerInfo
 from detent.runtime.clock import Clock
 from detent.runtime.notify import Notifier
 from detent.store import work
@@ -45,15 +46,27 @@ class PostgresPort:
         await work.register(self._database, info, lease_seconds)
 
     async def claim(self, worker_id: UUID, pools: Sequence[str], limit: int) -> list[Claim]:
+        async with self._known(worker_id):
+            claims = await self.claimer.claim(worker_id, pools, limit)
+            self._held.update((claim.execution_id, claim.attempt) for claim in claims)
+        return claims
+
+    async def claim_ahead(self, worker_id: UUID, pools: Sequence[str], limit: int) -> Ahead:
+        async with self._known(worker_id):
+            ahead = await self.claimer.claim_ahead(worker_id, pools, limit)
+            self._held.update((claim.execution_id, claim.attempt) for claim, _ in ahead.staged)
+        return ahead
+
+    @contextlib.asynccontextmanager
+    async def _known(self, worker_id: UUID) -> AsyncIterator[None]:
+        """A claim in which it stays known what we hold."""
         if self._doubt:
             await self._hand_back_unknown(worker_id)
         try:
-            claims = await self.claimer.claim(worker_id, pools, limit)
+            yield
         except BaseException:  # whatever it was: rows may be ours by now, and we do not know them
             self._doubt = True
             raise
-        self._held.update((claim.execution_id, claim.attempt) for claim in claims)
-        return claims
 
     async def _hand_back_unknown(self, worker_id: UUID) -> None:
         rows = await self._database.fetch(queries.rows_of_worker, worker_id)

@@ -1,5 +1,7 @@
 """Claims due executions of a worker's pools from PostgreSQL, with their definitions.
 
+What is due soon may be claimed ahead and waits in memory for its instant; `_start_ns` says when that is.
+
 A claim statement reads only `live`. Definitions are immutable, so they are fetched once per revision and
 kept; a queue of a million executions of one job costs one read of its payload.
 
@@ -10,6 +12,7 @@ handed back, uncounted, and waits a while for a worker that can.
 from __future__ import annotations
 
 import logging
+import time
 from collections import OrderedDict, defaultdict
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
@@ -21,7 +24,7 @@ from msgspec.structs import replace
 
 from detent.dispatch.rank import Bounds
 from detent.model.job import JobSpec
-from detent.model.work import Claim
+from detent.model.work import Ahead, Claim, Staged
 from detent.runtime.clock import Clock
 from detent.store import timers, work
 from detent.store.database import Database, Record
@@ -34,10 +37,25 @@ KEEP_DEFINITIONS = 10_000
 KEEP_PAYLOAD = 4096
 SET_ASIDE = timedelta(seconds=60)
 
+# How far ahead of its instant work may be claimed: as far as fires are committed ahead.
+LEAD_US = 3_000_000
+LEAD = timedelta(microseconds=LEAD_US)
+
 _decode = msgspec.json.Decoder(JobSpec).decode
 _order = itemgetter(8)  # rank
 _place = itemgetter(7, 8)  # class, rank
 Definition = tuple[JobSpec, str]
+
+
+def _start_ns(clock: Clock, at_us: int | None, wait_ns: int | None, sent: int, received: int) -> int:
+    """When on the monotonic clock a row may start that is due at `at_us`, and that had so long to wait when
+    it was claimed, some time between `sent` and `received`. That alone is enough never to be early. Our copy
+    of the database's clock is more exact; but one that contradicts it is of a time before that clock was set.
+    """
+    if at_us is None or wait_ns is None:
+        return received
+    certain = clock.certain_ns(at_us)
+    return certain if sent + wait_ns <= certain <= received + wait_ns else received + wait_ns
 
 
 class Claimer:
@@ -48,12 +66,50 @@ class Claimer:
         self._definitions: OrderedDict[tuple[UUID, int], Definition] = OrderedDict()
 
     async def claim(self, worker_id: UUID, pools: Sequence[str], limit: int) -> list[Claim]:
+        """Take what is due, in order."""
         rows: list[Record] = []
         for pool in pools:
             if len(rows) < limit:
                 rows += await self._take(worker_id, pool, limit - len(rows))
+        return await self._defined(rows) if rows else []
+
+    async def claim_ahead(self, worker_id: UUID, pools: Sequence[str], limit: int) -> Ahead:
+        """Take what will be due within the lead. While the clock is in doubt nobody knows what that is."""
+        if not self._clock.steady:
+            return Ahead([])
+        staged: list[Staged] = []
+        for pool in pools:
+            if len(staged) < limit:
+                staged += await self._take_ahead(worker_id, pool, limit - len(staged))
+        return Ahead(staged, await self._next_in(pools) if len(staged) >= limit else None)
+
+    async def _take_ahead(self, worker_id: UUID, pool: str, limit: int) -> list[Staged]:
+        bounds, clock = self._bounds[pool], self._clock
+        ranges = bounds.ahead(clock.now_us(), limit, LEAD_US)
+        sent = time.monotonic_ns()
+        rows = await work.claim(self._database, worker_id, pool, limit, ranges, LEAD)
+        received = time.monotonic_ns()
         if not rows:
             return []
+        bounds.took_ahead(map(_place, rows))
+        waits = {row[0]: (row[11], row[12]) for row in rows}
+        return [
+            Staged(claim, _start_ns(clock, *waits[claim.execution_id], sent, received))
+            for claim in await self._defined(rows)
+        ]
+
+    async def _next_in(self, pools: Sequence[str]) -> float | None:
+        """In how many seconds the first is due of what is left within the lead."""
+        found = []
+        for pool in pools:
+            ranges = self._bounds[pool].ahead(self._clock.now_us(), 0, LEAD_US)
+            seconds = await work.upcoming(self._database, pool, ranges)
+            if seconds is not None:
+                found.append(seconds)
+        return max(0.0, min(found)) if found else None
+
+    async def _defined(self, rows: list[Record]) -> list[Claim]:
+        """Claims, in order, with their definitions."""
         rows.sort(key=_order)
         wanted = {(row[1], row[6]) for row in rows}
         found = await self._look_up(wanted)
@@ -63,7 +119,7 @@ class Claimer:
         # By position: a row is taken apart once for every execution, and each name would be a look-up.
         claims = [
             Claim(execution, job, attempt, token, failures, due, revision, *found[job, revision], deadline)
-            for execution, job, attempt, token, failures, due, revision, _, _, deadline, _ in rows
+            for execution, job, attempt, token, failures, due, revision, _, _, deadline, *_ in rows
         ]
         own = [row[0] for row in rows if row[10]]
         return await self._with_inputs(claims, own) if own else claims

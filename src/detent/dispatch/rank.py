@@ -22,6 +22,8 @@ LOWEST, HIGHEST = -(2**63), 2**63 - 1
 
 # How late a row may be committed after it got its rank and still be found by the next claim.
 COMMIT_US = 250_000
+# How often a claim ahead looks also before what was claimed ahead already.
+LOOK_AGAIN_US = 500_000
 # How far a worker's copy of the database's clock may be behind: what is due is for the statement to say.
 SLACK_US = 50_000
 
@@ -50,23 +52,43 @@ class Bounds:
     def __init__(self) -> None:
         self._low = [LOWEST] * len(HEAD_START)
         self._wide = True
+        # Where claims ahead begin, and when one last looked at all that is due within the lead.
+        self._ahead = [LOWEST] * len(HEAD_START)
+        self._looked_us = 0
 
     def widen(self) -> None:
         """The next claim looks at everything: something was left behind."""
         self._wide = True
 
-    def ranges(self, now_us: int, limit: int, staged: int = 0, lead_us: int = 0) -> list[Range]:
-        """What to claim from: what is due, and at most `staged` of what is due within the lead."""
+    def ranges(self, now_us: int, limit: int) -> list[Range]:
+        """What to claim of what is due."""
         found = []
         for klass, low in enumerate(self._low):
             due = rank_floor(klass, now_us + SLACK_US)
             low = LOWEST if self._wide else min(low, rank_floor(klass, now_us - COMMIT_US))
-            if staged:
-                high = HIGHEST if self._wide else rank_floor(klass, now_us + lead_us + SLACK_US)
-                found += [Range(klass, low, due, limit), Range(klass, due, high, staged)]
-            else:
-                found.append(Range(klass, low, HIGHEST if self._wide else due, limit))
+            found.append(Range(klass, low, HIGHEST if self._wide else due, limit))
         return found
+
+    def ahead(self, now_us: int, limit: int, lead_us: int) -> list[Range]:
+        """What to claim of what will be due within the lead, or came due just now: behind what was claimed
+        ahead before, and now and then all of it, because what is due later may be committed first.
+        """
+        if now_us - self._looked_us >= LOOK_AGAIN_US:
+            self._ahead, self._looked_us = [LOWEST] * len(HEAD_START), now_us
+        return [
+            Range(
+                klass,
+                max(low, rank_floor(klass, now_us - COMMIT_US)),
+                rank_floor(klass, now_us + lead_us),
+                limit,
+            )
+            for klass, low in enumerate(self._ahead)
+        ]
+
+    def took_ahead(self, claimed: Iterable[tuple[int, int]]) -> None:
+        """A claim ahead brought these (class, rank)."""
+        for klass, rank in claimed:
+            self._ahead[klass] = max(self._ahead[klass], rank + 1)
 
     def took(self, claimed: Iterable[tuple[int, int]], now_us: int, *, all_of_it: bool) -> None:
         """A claim that began at `now_us` brought these (class, rank); `all_of_it`: no more was due."""

@@ -5,6 +5,9 @@ memory, but only what will start at once: work that waits here is work that an i
 take. So the prefetch follows the pace: as many as ended lately in the time one may reasonably wait, and
 never more than there are slots. A worker of hour-long jobs prefetches nothing.
 
+What is not due yet may be claimed ahead into half of the slots that are free, where it waits for its
+instant. The other half stays for what is due.
+
 The next claim is under way before the last one is used up. Attempts that suspend fill the slots, and then it
 is time when half of the prefetched ones are left. Attempts that never suspend leave the slots empty and go
 through memory at full pace: then it is time as soon as there is room for a whole prefetch, because a claim
@@ -29,13 +32,17 @@ class Appetite:
         self._at = 0.0
         self.prefetch = 0
 
-    def limit(self, now: float, ended: int, running: int, queued: int) -> int:
+    def limit(self, now: float, ended: int, in_flight: int) -> int:
         """How many to claim now. `ended` counts all attempts that ever ended; `now` is monotonic."""
         fade = math.exp(-(now - self._at) / PACE_WINDOW)
         self._recent = self._recent * fade + (ended - self._seen)
         self._seen, self._at = ended, now
         self.prefetch = min(self._slots, int(self._recent / PACE_WINDOW * START_WITHIN))
-        return max(0, self._slots + self.prefetch - running - queued)
+        return max(0, self._slots + self.prefetch - in_flight)
+
+    def ahead(self, present: int, staged: int) -> int:
+        """How many to claim ahead, with so many that run or are due and so many that are staged."""
+        return max(0, (self._slots - present) // 2 - staged)
 
     def forget(self, ended: int) -> None:
         """Prefetched work found no lane in time: the pace of before says nothing about now."""

@@ -19,7 +19,8 @@ from detent.execute.ending import CANCELLED, Ending
 from detent.execute.lane import Lane
 from detent.execute.logs import LogShipper
 from detent.execute.report import Reporter
-from detent.model.work import Claim, Finished, Progress
+from detent.execute.staged import Staging
+from detent.model.work import Claim, Finished, Progress, Staged
 from detent.runtime.clock import Clock
 
 log = logging.getLogger("detent.worker")
@@ -50,6 +51,8 @@ class Crew:
         self.desk = desk
         self.variables = variables
         self.queue: deque[Claim] = deque()
+        self.staged = Staging(self._start_staged)
+        self.more_ahead = False  # there was more to claim ahead than there was room for
         self.idle: list[Lane] = []
         self.lanes: set[Lane] = set()
         self.deadlines: Deadlines[Lane] = Deadlines(self._overdue)
@@ -75,6 +78,19 @@ class Crew:
             self.quiet.clear()
             self.call_next()
 
+    def stage(self, staged: Iterable[Staged]) -> None:
+        """Hold claims until their instants."""
+        self.staged.add(staged)
+
+    def _start_staged(self, claims: list[Claim]) -> None:
+        """Their instant has come: they go before everything else that waits."""
+        self.queue.extendleft(reversed(claims))
+        self.moved_at = time.monotonic()
+        self.quiet.clear()
+        self.call_next()
+        if self.more_ahead:
+            self.desk.hungry()
+
     def call_next(self) -> None:
         """Have one more lane look at the queue, if there is one."""
         if self.idle:
@@ -99,11 +115,12 @@ class Crew:
 
     @property
     def in_flight(self) -> int:
-        return self.running + len(self.queue)
+        return self.running + len(self.queue) + len(self.staged)
 
     def holding(self) -> tuple[tuple[UUID, int, int], ...]:
         """What runs here or waits to, as (execution, attempt, token). Asked from the heartbeat's thread."""
         claims = [lane.claim for lane in list(self.lanes)] + list(self.queue)
+        claims += self.staged.claims()
         return tuple((c.execution_id, c.attempt, c.token) for c in claims if c is not None)
 
     def overdue_at(self) -> float:
@@ -133,7 +150,7 @@ class Crew:
         if not self.running and not self.queue:
             self.desk.reporter.hurry()
 
-    def _finished(self, claim: Claim, ending: Ending, started_at: datetime) -> Finished | None:
+    def _finished(self, claim: Claim, ending: Ending, started_at: datetime | None) -> Finished | None:
         if ending.outcome == "released" and ending.error is None:
             self.handed_back.append(claim)
             return None
@@ -170,11 +187,12 @@ class Crew:
         waiting = [c for c in self.queue if (c.execution_id, c.attempt) in wanted]
         for claim in waiting:
             self.queue.remove(claim)
+        for claim in waiting + self.staged.withdraw(wanted):
             if why is Interruption.CANCELLED:
-                finished = self._finished(claim, CANCELLED, self.desk.clock.now())
+                finished = self._finished(claim, CANCELLED, None)
                 if finished is not None:
                     self.report(finished)
-        if waiting and not self.in_flight:
+        if waiting and not self.running and not self.queue:
             self.quiet.set()
 
     def _overdue(self, lane: Lane) -> None:
@@ -202,12 +220,16 @@ class Crew:
             self.call_next()
 
     def take_queue(self) -> list[Claim]:
-        """Everything that waits, which then no longer does."""
+        """Everything that waits for a lane, which then no longer does."""
         claims = list(self.queue)
         self.queue.clear()
         if not self.running:
             self.quiet.set()
         return claims
+
+    def take_waiting(self) -> list[Claim]:
+        """Everything that waits, also for its instant, which then no longer does."""
+        return self.take_queue() + self.staged.take()
 
     async def calm(self, seconds: float) -> bool:
         """Wait until nothing runs or waits, but not longer than this."""
@@ -222,5 +244,6 @@ class Crew:
         """No lane takes anything any more; parked ones end."""
         self.closing = True
         self.deadlines.close()
+        self.staged.close()
         for lane in self.lanes:
             lane.wake()

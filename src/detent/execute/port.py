@@ -1,8 +1,8 @@
 """Everything a worker asks of the system.
 
 The worker knows no database. A worker beside PostgreSQL and one that speaks HTTP differ only in the adapter
-behind this port. `claim`, `finish`, `release` and `log` may raise StoreUnavailable: the worker keeps what it
-has to say and says it again, which is safe because an adapter reads back by identity.
+behind this port. `claim`, `claim_ahead`, `finish`, `release` and `log` may raise StoreUnavailable: the worker
+keeps what it has to say and says it again, which is safe because an adapter reads back by identity.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol
 from uuid import UUID
 
-from detent.model.work import Beat, Claim, Finished, LogChunk, Orders, Progress, WorkerInfo
+from detent.model.work import Ahead, Beat, Claim, Finished, LogChunk, Orders, Progress, WorkerInfo
 
 
 class Port(Protocol):
@@ -21,7 +21,10 @@ class Port(Protocol):
         """Join the fleet as a new incarnation."""
 
     async def claim(self, worker_id: UUID, pools: Sequence[str], limit: int) -> list[Claim]:
-        """Take up to `limit` attempts."""
+        """Take up to `limit` attempts that are due."""
+
+    async def claim_ahead(self, worker_id: UUID, pools: Sequence[str], limit: int) -> Ahead:
+        """Take up to `limit` attempts that will be due within seconds, to be held until they are."""
 
     async def finish(self, batch: Sequence[Finished]) -> set[tuple[UUID, int]]:
         """Record ended attempts. Answers the (execution, attempt) pairs recorded; the others were stale."""

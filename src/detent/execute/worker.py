@@ -46,6 +46,8 @@ PREFETCH_PATIENCE = 1.0
 # How soon to look again while results pile up, or while no heartbeat gets through.
 HOLD_BACK = 0.01
 MISTRUST = 0.25
+# The loop's timers count whole milliseconds: what waits for an instant must not come before it.
+TICK = 0.001
 # When stopping: how long cancelled attempts may take to end, and the store to take what is left to say.
 END_PATIENCE = 5.0
 STORE_PATIENCE = 10.0
@@ -181,7 +183,9 @@ class Worker(Service):
         assert crew is not None
         if self._lost:
             await self._join()
-        if crew.queue and (self._draining or time.monotonic() - crew.moved_at > PREFETCH_PATIENCE):
+        if self._draining:
+            crew.handed_back.extend(crew.take_waiting())
+        elif crew.queue and time.monotonic() - crew.moved_at > PREFETCH_PATIENCE:
             crew.handed_back.extend(crew.take_queue())
             self._appetite.forget(crew.ended)
         await self._release()
@@ -191,7 +195,7 @@ class Worker(Service):
             return MISTRUST
         if self._reporter.full or self._shipper.full:
             return HOLD_BACK
-        limit = self._appetite.limit(time.monotonic(), crew.ended, crew.running, len(crew.queue))
+        limit = self._appetite.limit(time.monotonic(), crew.ended, crew.in_flight)
         crew.low_water, crew.low_flight = self._appetite.low_water, self._appetite.low_flight
         return await self._claim(crew, limit) if limit > 0 else None
 
@@ -204,10 +208,26 @@ class Worker(Service):
         crew.add(claims)
         if len(claims) == limit:
             return None
-        if 2 * len(claims) > limit or hints != self._hints:
+        if 2 * len(claims) > limit:
             return 0
         crew.low_water = crew.low_flight = -1  # there was no more: only a hint or the poll leads back here
-        return None
+        next_in = await self._claim_ahead(crew, worker_id)
+        return 0 if hints != self._hints else next_in
+
+    async def _claim_ahead(self, crew: Crew, worker_id: UUID) -> float | None:
+        """Take what is due soon, once nothing is due, into half of the free slots. What finds no room there
+        is claimed when it is due: the answer is when to come back for the first of it.
+        """
+        room = self._appetite.ahead(crew.running + len(crew.queue), len(crew.staged))
+        staged, next_in = await self._port.claim_ahead(worker_id, self._config.pools, room)
+        if self._lost:
+            return 0
+        crew.more_ahead = next_in is not None
+        if self._draining:
+            crew.handed_back.extend(claim for claim, _ in staged)
+            return 0
+        crew.stage(staged)
+        return None if next_in is None else min(self.every, next_in + TICK)
 
     async def _release(self) -> None:
         """Hand back what will not run here. Kept until the store has heard it."""
@@ -237,7 +257,7 @@ class Worker(Service):
     def _lose(self, crew: Crew) -> None:
         log.error("worker %s was given up on; its attempts are no longer ours", self._worker_id)
         self._lost = True
-        crew.take_queue()
+        crew.take_waiting()
         crew.handed_back.clear()
         crew.interrupt_all(Interruption.LOST)
         self.wake()
@@ -257,7 +277,7 @@ class Worker(Service):
         if crew is None:
             return
         crew.low_water = crew.low_flight = -1
-        crew.handed_back.extend(crew.take_queue())
+        crew.handed_back.extend(crew.take_waiting())
         await self._settle("handing work back", self._release)
         if not await crew.calm(self._config.grace):
             log.warning("%d attempts still run; cancelling them and handing them back", crew.running)

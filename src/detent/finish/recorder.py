@@ -116,7 +116,7 @@ class Recorder:
         return await with_partitions_of(self._database, rows[0].finished_at, ids, write)
 
     async def _read_back(self, missing: Sequence[Finished]) -> set[Pair]:
-        since = min(f.started_at for f in missing).date() - timedelta(days=1)
+        since = min(f.started_at or f.finished_at for f in missing).date() - timedelta(days=1)
         keys = [(f.claim.execution_id, f.claim.attempt, f.claim.token, f.finished_at) for f in missing]
         return await work.recorded(self._database, keys, since)
 

@@ -34,12 +34,28 @@ class Claim(msgspec.Struct, frozen=True, gc=False):
     deadline_at: datetime | None = None
 
 
+class Staged(NamedTuple):
+    """A claim that came ahead of its instant, and the monotonic nanosecond at which it may start."""
+
+    claim: Claim
+    start_ns: int
+
+
+class Ahead(NamedTuple):
+    """What a claim ahead brought, and in how many seconds the first is due of what it left, if any."""
+
+    staged: list[Staged]
+    next_in: float | None = None
+
+
 class Finished(msgspec.Struct, frozen=True, gc=False):
-    """How one attempt ended, as its worker saw it. Instants are on the database's clock."""
+    """How one attempt ended, as its worker saw it. Instants are on the database's clock; one that never
+    started has no start.
+    """
 
     claim: Claim
     outcome: Outcome
-    started_at: datetime
+    started_at: datetime | None
     finished_at: datetime
     result: str | None = None
     error: ErrorInfo | None = None

@@ -300,7 +300,7 @@ SETTINGS: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "port": ("DETENT_PORT", _whole(0, 65535, "a port, or 0 for any free one,")),
     "url": ("DETENT_URL", _http),
     "imports": ("DETENT_IMPORT", _words(r"[^\W\d]\w*(\.[^\W\d]\w*)*", "names of modules, such as my.tasks")),
-    "slots": ("DETENT_SLOTS", _whole(1, 10_000, "a number")),
+    "slots": ("DETENT_SLOTS", _whole(1, 200_000, "a number")),
     "workers": ("DETENT_WORKERS", _whole(1, 64, "a number of processes")),
     "schedulers": ("DETENT_SCHEDULERS", _whole(1, 64, "a number of processes")),
     "pools": ("DETENT_POOLS", _words(r"[a-z0-9_-]{1,63}", "names of pools, such as default")),

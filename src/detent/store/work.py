@@ -71,6 +71,13 @@ async def claim(
     return await db.fetch(queries.claim, worker_id, pool, limit, *zip(*ranges, strict=True), lead)
 
 
+async def upcoming(db: Database, pool: str, ranges: Sequence[tuple[int, int, int, int]]) -> float | None:
+    """In how many seconds the first of what waits within these ranges is due."""
+    classes, lows, highs, _ = zip(*ranges, strict=True)
+    seconds: float | None = await db.fetchval(queries.upcoming, pool, classes, lows, highs)
+    return seconds
+
+
 async def left_behind(db: Database, pool: str, ranges: Sequence[tuple[int, int, int, int]]) -> bool:
     """Whether work is due that claims from these ranges do not see."""
     classes, lows, highs, _ = zip(*ranges, strict=True)
@@ -110,7 +117,8 @@ async def succeed(db: Database | Connection, batch: Sequence[Finished]) -> int:
     [row] = await db.fetch(
         queries.close_succeeded,
         [claim.execution_id for claim in claims], [claim.attempt for claim in claims],
-        [claim.token for claim in claims], [_us(finished.started_at) for finished in batch],
+        [claim.token for claim in claims],
+        [_us(finished.started_at or finished.finished_at) for finished in batch],
         [_us(finished.finished_at) for finished in batch],
         _column(tuple([finished.result for finished in batch])),
     )  # fmt: skip

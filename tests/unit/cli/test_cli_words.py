@@ -113,7 +113,7 @@ def test_the_top_help_lists_the_exit_codes(capsys: pytest.CaptureFixture[str]) -
         (["when", "* * * * *", "--from", "2026-01-01T00:00"], "does not say in which zone"),
         (["config", "--port", "http"], "--port: is 'http'"),
         (["up", "--host", "0.0.0.0"], "loopback"),
-        (["up", "--slots", "0"], "from 1 to 10000"),
+        (["up", "--slots", "0"], "from 1 to 200000"),
     ],
 )  # fmt: skip
 def test_wrong_usage_ends_with_2_and_one_clear_line(

@@ -5,7 +5,16 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from detent.dispatch.rank import COMMIT_US, HEAD_START, HIGHEST, LOWEST, Bounds, rank_floor
+from detent.dispatch.rank import (
+    COMMIT_US,
+    HEAD_START,
+    HIGHEST,
+    LOOK_AGAIN_US,
+    LOWEST,
+    Bounds,
+    Range,
+    rank_floor,
+)
 
 NOW = 1_800_000_000_000_000
 SECOND = 1_000_000
@@ -48,12 +57,30 @@ def test_a_clock_that_was_set_back_moves_the_bound_back() -> None:
     assert low_of(bounds, earlier) == rank_floor(NORMAL, earlier - COMMIT_US)
 
 
-def test_what_is_not_due_yet_is_taken_from_a_range_of_its_own_and_only_so_much() -> None:
+def ahead_of(bounds: Bounds, now_us: int) -> Range:
+    return next(r for r in bounds.ahead(now_us, 4, 3 * SECOND) if r.klass == NORMAL)
+
+
+def test_claims_ahead_look_from_just_before_now_to_the_end_of_the_lead() -> None:
+    found = ahead_of(Bounds(), NOW)
+    assert found == (NORMAL, rank_floor(NORMAL, NOW - COMMIT_US), rank_floor(NORMAL, NOW + 3 * SECOND), 4)
+
+
+def test_what_comes_due_between_a_claim_and_a_claim_ahead_is_seen_by_one_of_them() -> None:
     bounds = Bounds()
-    bounds.took([], NOW, all_of_it=True)
-    due, ahead = [r for r in bounds.ranges(NOW, 10, 4, SECOND) if r.klass == NORMAL]
-    assert (due.most, ahead.most) == (10, 4)
-    assert due.low < due.high == ahead.low < rank_floor(NORMAL, NOW + SECOND) <= ahead.high
+    [due] = [r for r in bounds.ranges(NOW, 10) if r.klass == NORMAL]
+    ahead = ahead_of(bounds, NOW + COMMIT_US)
+    assert ahead.low <= rank_floor(NORMAL, NOW) < due.high
+
+
+def test_a_claim_ahead_begins_behind_the_last_one_and_now_and_then_at_the_start() -> None:
+    bounds = Bounds()
+    ahead_of(bounds, NOW)
+    taken = rank_floor(NORMAL, NOW + SECOND) + 7
+    bounds.took_ahead([(NORMAL, taken), (NORMAL, taken - 3)])
+    assert ahead_of(bounds, NOW + SECOND // 10).low == taken + 1
+    assert ahead_of(bounds, NOW + LOOK_AGAIN_US).low == rank_floor(NORMAL, NOW + LOOK_AGAIN_US - COMMIT_US)
+    assert ahead_of(bounds, NOW + LOOK_AGAIN_US).low < taken
 
 
 @given(

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 import pytest
 import uvloop
 
-ON_BOTH = ("test_shell_programs", "test_worker_loop")
+ON_BOTH = ("test_shell_programs", "test_staged_claims", "test_worker_loop")
 
 
 @pytest.hookimpl(optionalhook=True)

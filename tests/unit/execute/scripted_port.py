@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
@@ -14,7 +15,7 @@ from detent.execute.registry import Registry
 from detent.execute.worker import Worker
 from detent.model.errors import StoreUnavailable
 from detent.model.job import JobSpec, PythonTask, ShellTask
-from detent.model.work import Beat, Claim, Finished, LogChunk, Orders, Progress, WorkerInfo
+from detent.model.work import Ahead, Beat, Claim, Finished, LogChunk, Orders, Progress, Staged, WorkerInfo
 from detent.runtime.clock import Clock
 from detent.runtime.config import Config
 
@@ -39,6 +40,8 @@ class ScriptedPort:
         self.waiting: deque[Claim] = deque(claims)
         self.registered: list[WorkerInfo] = []
         self.limits: list[int] = []
+        self.ahead: list[Staged] = []
+        self.ahead_limits: list[int] = []
         self.finished: list[Finished] = []
         self.batches: list[int] = []
         self.released: list[Claim] = []
@@ -60,6 +63,12 @@ class ScriptedPort:
     async def claim(self, worker_id: UUID, pools: Sequence[str], limit: int) -> list[Claim]:
         self.limits.append(limit)
         return [self.waiting.popleft() for _ in range(min(limit, len(self.waiting)))]
+
+    async def claim_ahead(self, worker_id: UUID, pools: Sequence[str], limit: int) -> Ahead:
+        self.ahead_limits.append(limit)
+        taken, self.ahead = self.ahead[:limit], self.ahead[limit:]
+        next_in = (self.ahead[0].start_ns - time.monotonic_ns()) / 1e9 if self.ahead else None
+        return Ahead(taken, next_in)
 
     async def finish(self, batch: Sequence[Finished]) -> set[tuple[UUID, int]]:
         self._reach()

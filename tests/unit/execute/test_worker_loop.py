@@ -403,10 +403,10 @@ async def test_instants_are_on_the_clock_that_was_passed_in(tasks):
 
 def test_appetite_follows_the_pace():
     slow = Appetite(10)
-    assert slow.limit(100.0, 0, 0, 0) == 10
-    assert slow.limit(160.0, 1, 9, 0) == 1
+    assert slow.limit(100.0, 0, 0) == 10
+    assert slow.limit(160.0, 1, 9) == 1
     fast = Appetite(10)
-    fast.limit(100.0, 0, 0, 0)
-    assert fast.limit(100.01, 100, 0, 0) == 20
-    assert fast.limit(100.02, 200, 8, 7) == 5
-    assert fast.limit(100.03, 300, 10, 10) == 0
+    fast.limit(100.0, 0, 0)
+    assert fast.limit(100.01, 100, 0) == 20
+    assert fast.limit(100.02, 200, 15) == 5
+    assert fast.limit(100.03, 300, 20) == 0

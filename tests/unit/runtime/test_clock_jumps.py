@@ -7,11 +7,12 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from detent.runtime import clock as clocks
-from detent.runtime.clock import CONFIRM_SECONDS, Clock
+from detent.runtime.clock import CONFIRM_SECONDS, DRIFT_PPM, Clock
 
 SECOND = 1_000_000_000
 START = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 MINUTES = timedelta(minutes=10)
+SECOND_AHEAD = timedelta(seconds=1)
 
 
 class World:
@@ -98,6 +99,30 @@ async def test_the_sample_with_the_shortest_trip_is_believed(world: World) -> No
     await clock.sample(slow_on_the_way_back)
     assert abs(world.error_of(clock)) < timedelta(milliseconds=1)
     assert clock.steady
+
+
+@pytest.mark.parametrize("back", [0.0, 0.5, 1.0])
+async def test_what_waits_until_it_is_certain_is_never_early_and_late_by_one_trip_at_most(
+    world: World, back: float
+) -> None:
+    """Wherever on its way the database read its clock, and however the two clocks drift apart after that."""
+    clock = Clock()
+
+    async def lopsided() -> int:
+        world.passes(world.trip * (1 - back))
+        answer = await world.read()
+        world.passes(world.trip * back)
+        return answer
+
+    for _ in range(3):
+        await clock.sample(lopsided)
+    world.passes(timedelta(seconds=20))
+    drift = timedelta(seconds=20) * (DRIFT_PPM - 1) / 1_000_000
+    for drifted in (-drift, 2 * drift):
+        world.database += drifted
+        at = world.database + SECOND_AHEAD
+        wait = timedelta(microseconds=(clock.certain_ns(_ns(at) // 1000) - world.monotonic) / 1000)
+        assert timedelta(0) <= wait - SECOND_AHEAD <= 2 * world.trip + 2 * drift
 
 
 async def test_a_drift_is_followed_without_doubt(clock: Clock, world: World) -> None:

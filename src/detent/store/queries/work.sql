@@ -35,7 +35,8 @@ where w.worker_id = $1::uuid and w.status in ('live', 'draining')
 -- Takes up to so many executions of a pool that are due, or will be within the lead, lowest rank first, under one
 -- token for the batch. Each class is looked at from a lower bound on, where no dead rows lie, in the order of its
 -- index; of rows that several classes offer, those with a higher rank stay locked until this commits. The key share lock on the worker's row makes a rescue wait for this claim, or this claim see
--- the rescue: no row can end up with a worker that was given up. Needs a live worker row.
+-- the rescue: no row can end up with a worker that was given up. Needs a live worker row. Of what is not due yet it
+-- says when it will be, as an instant and from now on; claimed_at, from which timeouts count, is then that instant.
 with me as materialized (
     select w.worker_id from detent.workers w
     where w.worker_id = $1::uuid and w.status = 'live'
@@ -43,7 +44,7 @@ with me as materialized (
 ), taken as (
     update detent.live l
     set state = 'running', attempt = l.attempt + 1, token = (select detent.next_token()),
-        worker_id = (select worker_id from me), claimed_at = clock_timestamp(), reason = null
+        worker_id = (select worker_id from me), claimed_at = greatest(clock_timestamp(), l.not_before), reason = null
     where (select worker_id from me) is not null
       and l.ctid = any (array(
         select c.ctid
@@ -59,11 +60,28 @@ with me as materialized (
         order by c.rank
         limit $3::integer))
     returning l.execution_id, l.job_id, l.attempt, l.token, l.failures, l.scheduled_for, l.revision, l.class,
-              l.rank, l.deadline_at, l.own_input
+              l.rank, l.deadline_at, l.own_input,
+              case when l.claimed_at = l.not_before
+                   then (date_part('epoch', l.not_before) * 1000000)::bigint end as not_before_us,
+              case when l.claimed_at = l.not_before
+                   then (date_part('epoch', l.not_before - clock_timestamp()) * 1000000000)::bigint end as wait_ns
 )
 select t.execution_id, t.job_id, t.attempt, t.token, t.failures, t.scheduled_for, t.revision, t.class, t.rank,
-       t.deadline_at, t.own_input
+       t.deadline_at, t.own_input, t.not_before_us, t.wait_ns
 from taken t;
+
+-- name: upcoming
+-- In how many seconds the first of what waits within these ranges of rank is due; what has been due for a while is
+-- for others to find.
+select min(date_part('epoch', c.not_before - clock_timestamp()))
+from unnest($2::smallint[], $3::bigint[], $4::bigint[]) as b (class, low, high)
+cross join lateral (
+    select d.not_before from detent.live d
+    where d.pool = $1::text and d.class = b.class and d.rank >= b.low and d.rank < b.high
+      and d.state in ('queued', 'retrying') and d.not_before > clock_timestamp() - interval '100 milliseconds'
+    order by d.rank
+    limit 1
+) c;
 
 -- name: left_behind
 -- Whether something has been due in a pool for a second that claims within these bounds do not see: committed late,
