@@ -59,6 +59,9 @@ WRITTEN = {
     "job_ends": "job_id",
     "callbacks": "execution_id",
 }
+BESIDES = (
+    "inputs", "logs", "alerts", "request_keys", "workers", "nodes", "job_tags", "job_revisions", "jobs",
+)  # fmt: skip
 
 
 class Stage:
@@ -202,7 +205,7 @@ class Stage:
     async def clear(self) -> None:
         """Take everything off the stage that a test before this one left."""
         async with self.db.transaction() as connection:
-            for table in (*WRITTEN, "inputs", "logs", "alerts", "request_keys", "workers", "nodes", "jobs"):
+            for table in (*WRITTEN, *BESIDES):
                 await connection.execute(f"delete from detent.{table}")
             await connection.execute(
                 "update detent.shard_leases set node_id = null, epoch = 0, expires_at = '-infinity'"

@@ -129,3 +129,32 @@ async def test_what_fires_next_reads_a_few_of_each_shard(plain: Database) -> Non
     reading = await reading_of(plain, "upcoming_jobs", 1, 10)
     assert reading.answered == 10
     assert reading.rows <= 2 * 256 * 10
+
+
+async def test_executions_asked_for_together_are_read_by_their_ids(plain: Database) -> None:
+    rows = await plain.fetch("select execution_id from detent.executions order by execution_id desc limit 50")
+    ids = [row["execution_id"] for row in rows]
+    reading = await reading_of(plain, "read_details", 1, ids, min(ids), max(ids))
+    assert reading.answered == len(ids)
+    assert reading.rows <= 2 * len(ids) + PARTITIONS
+    assert reading.blocks <= 20 * len(ids)
+
+
+async def test_attempts_and_output_of_executions_are_read_by_their_ids(plain: Database) -> None:
+    rows = await plain.fetch("select execution_id from detent.attempts order by execution_id desc limit 50")
+    ids = [row["execution_id"] for row in rows]
+    today = datetime.now(UTC).date()
+    reading = await reading_of(plain, "read_attempts", 1, ids, today, today)
+    assert reading.answered == len(ids)
+    assert reading.rows <= 2 * len(ids)
+    assert (await reading_of(plain, "read_output_tails", 1, ids, [1] * 50, today, today, 10, 10)).rows == 0
+
+
+async def test_jobs_run_together_are_found_by_their_ids(plain: Database) -> None:
+    wanted = await jobs(plain, 50)
+    nothing = [None] * 50
+    at = [datetime.now(UTC)] * 50
+    reading = await reading_of(plain, "run_each", 1, wanted, wanted, at, nothing, nothing, nothing)
+    assert reading.answered == 50
+    assert reading.rows <= 20 * 50
+    assert reading.handled <= 120 * 50  # of which 50 * 50 compare what was asked with what was locked

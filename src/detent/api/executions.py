@@ -12,7 +12,7 @@ from detent.api.state import state_of
 from detent.model.errors import NotFound
 from detent.model.ids import parse_id
 from detent.store.dead_letters import replay_of
-from detent.store.executions import ExecutionFilter, list_executions, read_detail
+from detent.store.executions import ExecutionFilter, list_executions
 from detent.store.jobs import cancel_execution
 
 STATUSES = (
@@ -47,7 +47,7 @@ async def list_all(request: AnyRequest) -> Response[bytes]:
 async def read(request: AnyRequest) -> Response[bytes]:
     state = state_of(request)
     wanted = path_id(request.path_params["execution_id"], "execution")
-    found = await read_detail(state.database, state.tenant, wanted, state.clock.now())
+    found = await state.read_detail(wanted)
     if found is None:
         raise NotFound("no such execution")
     body = render.detail(found)

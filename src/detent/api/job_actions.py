@@ -17,7 +17,7 @@ from detent.api.keys import action_key, request_key
 from detent.api.paging import PARAMETERS, cursor_of, ledger_cursor_of, ledger_place_of, place_of
 from detent.api.state import state_of
 from detent.store.executions import ExecutionFilter, list_executions
-from detent.store.jobs import Change, Standing, change_job, list_fires, run_job
+from detent.store.jobs import Change, RunAsked, Standing, change_job, list_fires
 from detent.when.of import rule_of
 from detent.when.rule import fires
 from detent.when.words import in_words
@@ -57,7 +57,7 @@ async def run(request: AnyRequest) -> Response[bytes]:
     key = await action_key(request)
     identity = key if key is not None else secrets.token_hex(16)
     asked = request_key(f"run/{target}", key, b"")
-    started = await run_job(state.database, state.tenant, target, identity, state.clock.now(), asked)
+    started = await state.run_job(RunAsked(target, identity, state.clock.now(), asked))
     if started.new:
         state.notifier.queue([started.pool])
     headers = {"location": f"/api/v1/executions/{started.execution.execution_id}"}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 from urllib.parse import unquote_to_bytes
@@ -35,7 +36,6 @@ from detent.store.jobs import (
     create_jobs,
     list_jobs,
     put_by_name,
-    read_job,
 )
 
 MOST_JOBS = 10_000
@@ -62,10 +62,10 @@ async def create(request: AnyRequest) -> Response[bytes]:
     assert definition is not None
     now = decide.armed(state.clock.now())
     draft = _draft(definition, now, key)
-    made = (await _create(state, [draft], now))[0]
-    if not made.new:
-        return render.json_answer(render.job(made.job), 200, _location(made))
-    return render.json_answer(render.job(made.job), 201, _location(made))
+    made = await state.create_job(draft)
+    if made.new and made.job.next_run_at is not None:
+        state.notifier.timers([made.job.job_id])
+    return render.json_answer(render.job(made.job), 201 if made.new else 200, _location(made))
 
 
 @post("/jobs/batch", request_max_body_size=BATCH_LIMIT)
@@ -188,7 +188,7 @@ async def cancel(request: AnyRequest) -> Response[bytes]:
 
 
 async def find(state: ApiState, job_id: str) -> Standing:
-    standing = await read_job(state.database, state.tenant, path_id(job_id, "job"))
+    standing = await state.read_job(path_id(job_id, "job"))
     if standing is None:
         raise NotFound("no such job")
     return standing
@@ -202,11 +202,12 @@ def _draft(definition: Definition, now: datetime, key: str | None) -> Draft:
         due_at=decide.first_due(definition.spec, now, now),
         idempotency_key=key,
         request_key=request_key("jobs", key, definition_hash(definition) if key is not None else b""),
+        armed_at=now,
     )
 
 
 def _keyed(draft: Draft, key: RequestKey) -> Draft:
-    return Draft(draft.job_id, draft.spec, draft.payload, draft.due_at, draft.idempotency_key, key)
+    return replace(draft, request_key=key)
 
 
 async def _create(state: ApiState, drafts: Sequence[Draft], now: datetime) -> list[Made]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections import defaultdict
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from typing import Any
@@ -107,25 +108,61 @@ async def read_execution(database: Database, tenant: int, execution_id: UUID) ->
 
 async def read_detail(database: Database, tenant: int, execution_id: UUID, now: datetime) -> Detail | None:
     """One execution with its attempts and the ends of its output."""
+    [found] = await read_each_detail(database, tenant, [execution_id], now)
+    if isinstance(found, Exception):
+        raise found
+    return found
+
+
+async def read_each_detail(
+    database: Database, tenant: int, ids: Sequence[UUID], now: datetime
+) -> list[Detail | Exception | None]:
+    """Executions asked for apart: None for one that is not there, an error for one that is unreadable."""
     queries = Queries.load()
-    # One snapshot: an attempt that ends meanwhile is shown once, as running or as ended.
-    async with database.transaction(isolation="repeatable_read", readonly=True) as connection:
-        row = await connection.fetchrow(queries.read_execution, tenant, execution_id)
-        if row is None:
-            return None
+    ended: dict[UUID, list[Record]] = defaultdict(list)
+    tails: dict[UUID, list[Record]] = defaultdict(list)
+    async with database.connection() as connection:
+        rows = await connection.fetch(queries.read_details, tenant, list(ids), min(ids), max(ids))
+        tried = [row for row in rows if row["attempt"]]
+        if tried:
+            first, last = _days_of_all(tried, now)
+            wanted = [row["execution_id"] for row in tried]
+            for one in await connection.fetch(queries.read_attempts, tenant, wanted, first, last):
+                ended[one["execution_id"]].append(one)
+            numbers = [row["attempt"] for row in tried]
+            for one in await connection.fetch(
+                queries.read_output_tails, tenant, wanted, numbers, first, last, TAIL, TAIL_PIECES
+            ):
+                tails[one["execution_id"]].append(one)
+    known = {row["execution_id"]: row for row in rows}
+    return [_detail(known.get(one), ended[one], tails[one]) for one in ids]
+
+
+def _detail(row: Record | None, ended: list[Record], tail: list[Record]) -> Detail | Exception | None:
+    if row is None:
+        return None
+    try:
         execution = execution_of(row)
-        first, last = days_of(execution, now)
-        ended = await connection.fetch(queries.read_attempts, tenant, execution_id, first, last)
-        tail = await connection.fetch(
-            queries.read_output_tail, tenant, execution_id, execution.attempt, first, last, TAIL, TAIL_PIECES
-        )
-        told = await connection.fetchrow(queries.read_progress, tenant, execution_id)
-    progress = None if told is None else Progressed(**dict(told))
-    attempts = [_attempt_of(one) for one in ended]
-    if execution.status == "running":
+        running = execution.status == "running"
+        # The attempts were read a moment after the execution: what ended in between is not shown as ended.
+        before = execution.attempt - running
+        attempts = [_attempt_of(one) for one in ended if one["attempt"] <= before]
+    except msgspec.MsgspecError as error:
+        return error
+    if running:
         attempts.append(_running_attempt(row))
+    told = None
+    if row["told_at"] is not None:
+        told = Progressed(row["told_attempt"], row["pct"], row["message"], row["told_at"])
     output = Output(_tail(tail, "stdout"), _tail(tail, "stderr"))
-    return Detail(execution, tuple(attempts), output, progress)
+    return Detail(execution, tuple(attempts), output, told)
+
+
+def _days_of_all(rows: Sequence[Record], now: datetime) -> tuple[date, date]:
+    """The days whose partitions may hold what belongs to any of them."""
+    first = min(min(row["queued_at"], row["started_at"] or row["queued_at"]) for row in rows)
+    last = max(row["finished_at"] or now for row in rows)
+    return first.date(), (last + timedelta(days=1)).date()
 
 
 def days_of(execution: Execution, now: datetime) -> tuple[date, date]:
@@ -191,6 +228,7 @@ async def all_logs(
 
 def _attempt_of(row: Record) -> Attempt:
     fields: dict[str, Any] = dict(row)
+    del fields["execution_id"]
     fields["error"] = error_of(fields["error"])
     return Attempt(**fields)
 

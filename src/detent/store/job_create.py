@@ -1,4 +1,4 @@
-"""Making jobs: one statement for one or for ten thousand."""
+"""Making jobs: one statement for one or for ten thousand, asked for together or apart."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from uuid import UUID
 
 import msgspec
 
+from detent.model.errors import DetentError
 from detent.model.ids import shard_of
 from detent.model.job import Job, JobSpec
 from detent.store.database import Connection, Database
@@ -20,7 +21,9 @@ from detent.store.sql import Queries
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """A job to be made. `due_at` is its first instant; None for one that only runs when asked to."""
+    """A job to be made. `due_at` is its first instant; None for one that only runs when asked to.
+    `armed_at` is when its schedule was set; None for when those it is made with are.
+    """
 
     job_id: UUID
     spec: JobSpec
@@ -28,6 +31,7 @@ class Draft:
     due_at: datetime | None
     idempotency_key: str | None = None
     request_key: RequestKey | None = None
+    armed_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +49,28 @@ async def create_jobs(database: Database, tenant: int, drafts: Sequence[Draft], 
     if all(draft.request_key is None for draft in drafts):
         return await repeated(lambda: _create_all(database, tenant, drafts, now))
     return await repeated(lambda: _create_new(database, tenant, drafts, now))
+
+
+async def create_each(database: Database, tenant: int, drafts: Sequence[Draft]) -> list[Made | Exception]:
+    """Make jobs asked for apart, each for itself: what is wrong with one is the answer to that one."""
+    now = max(draft.armed_at for draft in drafts if draft.armed_at is not None)
+
+    async def attempt() -> set[UUID]:
+        async with database.connection() as connection:
+            keys = [draft.request_key for draft in drafts]
+            return await insert_jobs(connection, tenant, drafts, now, keys=keys)
+
+    made = await repeated(attempt)
+
+    async def answered(draft: Draft) -> Made | Exception:
+        if draft.job_id in made:
+            return Made(_job(tenant, draft, now), new=True)
+        try:  # its key was used before
+            return (await create_jobs(database, tenant, [draft], now))[0]
+        except DetentError as error:
+            return error
+
+    return [await answered(draft) for draft in drafts]
 
 
 async def _create_all(database: Database, tenant: int, drafts: Sequence[Draft], now: datetime) -> list[Made]:
@@ -70,10 +96,17 @@ async def _create_new(database: Database, tenant: int, drafts: Sequence[Draft], 
 
 
 async def insert_jobs(
-    connection: Connection, tenant: int, drafts: Sequence[Draft], now: datetime, *, by_name: bool = False
-) -> None:
-    tags = [(draft.job_id, tag) for draft in drafts for tag in draft.spec.tags]
-    await connection.execute(
+    connection: Connection,
+    tenant: int,
+    drafts: Sequence[Draft],
+    now: datetime,
+    *,
+    keys: Sequence[RequestKey | None] | None = None,
+    by_name: bool = False,
+) -> set[UUID]:
+    """Write all that makes up these jobs; with `keys`, of those only whose key is new. Answers which."""
+    asked = keys or [None] * len(drafts)
+    rows = await connection.fetch(
         Queries.load().create_jobs,
         tenant,
         [draft.job_id for draft in drafts],
@@ -85,11 +118,13 @@ async def insert_jobs(
         [draft.due_at for draft in drafts],
         [shard_of(draft.job_id) for draft in drafts],
         ["idle" if draft.due_at is None else "scheduled" for draft in drafts],
-        now,
-        [job_id for job_id, _ in tags],
-        [tag for _, tag in tags],
+        [draft.armed_at or now for draft in drafts],
         by_name,
+        [key and key.scope for key in asked],
+        [key and key.key for key in asked],
+        [key and key.body_hash for key in asked],
     )
+    return {row["job_id"] for row in rows}
 
 
 def encode_spec(spec: JobSpec) -> str:
@@ -97,6 +132,7 @@ def encode_spec(spec: JobSpec) -> str:
 
 
 def _job(tenant: int, draft: Draft, now: datetime) -> Job:
+    armed_at = draft.armed_at or now
     return Job(
         tenant=tenant,
         job_id=draft.job_id,
@@ -105,8 +141,8 @@ def _job(tenant: int, draft: Draft, now: datetime) -> Job:
         status="scheduled",
         next_run_at=draft.due_at,
         revision=1,
-        armed_at=now,
-        created_at=now,
-        updated_at=now,
+        armed_at=armed_at,
+        created_at=armed_at,
+        updated_at=armed_at,
         idempotency_key=draft.idempotency_key,
     )

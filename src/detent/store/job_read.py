@@ -79,6 +79,22 @@ async def read_job(database: Database, tenant: int, job_id: UUID) -> Standing | 
     return None if row is None else standing_of(row)
 
 
+async def read_each_job(
+    database: Database, tenant: int, job_ids: Sequence[UUID]
+) -> list[Standing | Exception | None]:
+    """Jobs asked for apart: None for one that is not there, an error for one that is unreadable."""
+    rows = await database.fetch(Queries.load().read_jobs, tenant, list(job_ids))
+    found = {row["job_id"]: row for row in rows}
+    return [_read(found.get(job_id)) for job_id in job_ids]
+
+
+def _read(row: Record | None) -> Standing | Exception | None:
+    try:
+        return None if row is None else standing_of(row)
+    except msgspec.MsgspecError as error:
+        return error
+
+
 async def list_jobs(
     database: Database, tenant: int, wanted: JobFilter, *, before: UUID | None, limit: int, skip: int = 0
 ) -> Page[Job]:

@@ -7,15 +7,16 @@ and its own finish closes it.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from uuid import UUID
 
-from detent.model.errors import Conflict, NotFound
+from detent.model.errors import Conflict, DetentError, NotFound
 from detent.model.execution import Execution
 from detent.model.ids import execution_id
 from detent.model.job import CLASSES, Job
-from detent.store.database import Connection, Database
+from detent.store.database import Connection, Database, Record
 from detent.store.executions import execution_of
 from detent.store.job_change import lock_job
 from detent.store.job_read import read_jobs
@@ -33,6 +34,60 @@ class Run:
     execution: Execution
     pool: str
     new: bool
+
+
+@dataclass(frozen=True, slots=True)
+class RunAsked:
+    """A job to be run by hand. `identity` tells this run from every other one."""
+
+    job_id: UUID
+    identity: str
+    at: datetime
+    key: RequestKey | None
+
+
+async def run_each(database: Database, tenant: int, asked: Sequence[RunAsked]) -> list[Run | Exception]:
+    """Queue executions that were asked for apart, each for itself."""
+    ids = [execution_id(one.at, one.job_id, "manual", one.identity) for one in asked]
+    rows = await database.fetch(
+        Queries.load().run_each,
+        tenant,
+        ids,
+        [one.job_id for one in asked],
+        [one.at for one in asked],
+        [one.key and one.key.scope for one in asked],
+        [one.key and one.key.key for one in asked],
+        [one.key and one.key.body_hash for one in asked],
+    )
+    queued = {row["execution_id"]: Run(_queued(row), row["pool"], new=True) for row in rows}
+
+    async def answered(one: RunAsked, its_id: UUID) -> Run | Exception:
+        if its_id in queued:
+            return queued.pop(its_id)  # a repeat of it in the same breath finds it by its key
+        try:
+            return await run_job(database, tenant, one.job_id, one.identity, one.at, one.key)
+        except DetentError as error:
+            return error
+
+    return [await answered(one, its_id) for one, its_id in zip(asked, ids, strict=True)]
+
+
+def _queued(row: Record) -> Execution:
+    return Execution(
+        execution_id=row["execution_id"],
+        job_id=row["job_id"],
+        status="queued",
+        cause="manual",
+        scheduled_for=row["scheduled_for"],
+        queued_at=row["scheduled_for"],
+        started_at=None,
+        finished_at=None,
+        attempt=0,
+        worker_id=None,
+        result=None,
+        error=None,
+        revision=row["revision"],
+    )
 
 
 async def run_job(

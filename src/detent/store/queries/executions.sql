@@ -16,25 +16,47 @@ select x.execution_id, x.job_id, x.status, x.cause, x.scheduled_for, x.queued_at
 from detent.executions x
 where x.execution_id = $2::uuid and x.tenant = $1::integer;
 
--- name: read_progress
--- What the last attempt that said anything of its progress said.
-select attempt, pct, message, told_at from detent.progress where execution_id = $2::uuid and tenant = $1::integer;
+-- name: read_details
+-- Executions by id, open or closed, each with what its last attempt said of its progress, in no order. All ids lie
+-- within $3 and $4: these bound the partitions that are looked at.
+select x.*, p.attempt as told_attempt, p.pct, p.message, p.told_at
+from (
+    select l.execution_id, l.job_id, l.state as status, l.cause, l.scheduled_for, l.queued_at,
+           coalesce(l.started_at, case when l.state = 'running' then l.claimed_at end) as started_at,
+           null::timestamptz as finished_at, l.attempt, l.worker_id, null::text as result, null::text as error,
+           l.revision, l.reason, l.source_id, l.claimed_at
+    from detent.live l
+    where l.execution_id = any($2::uuid[]) and l.tenant = $1::integer
+    union all
+    select x.execution_id, x.job_id, x.status, x.cause, x.scheduled_for, x.queued_at, x.started_at,
+           x.finished_at, x.attempt, x.worker_id, x.result, x.error,
+           x.revision, x.reason, x.source_id, null
+    from detent.executions x
+    where x.execution_id = any($2::uuid[]) and x.tenant = $1::integer
+      and x.execution_id between $3::uuid and $4::uuid
+) x
+left join detent.progress p on p.execution_id = x.execution_id and p.execution_id between $3::uuid and $4::uuid;
 
 -- name: read_attempts
--- The ended attempts of an execution; the days bound the partitions that are looked at.
-select attempt, outcome, worker_id, started_at, finished_at, error
+-- The ended attempts of executions; the days bound the partitions that are looked at.
+select execution_id, attempt, outcome, worker_id, started_at, finished_at, error
 from detent.attempts
-where execution_id = $2::uuid and tenant = $1::integer and day between $3::date and $4::date
-order by attempt;
+where execution_id = any($2::uuid[]) and tenant = $1::integer and day between $3::date and $4::date
+order by execution_id, attempt;
 
--- name: read_output_tail
--- The last pieces of what one attempt wrote, newest first, each cut to its own end.
-select stream, right(text, $6::integer) as text
-from detent.logs
-where execution_id = $2::uuid and tenant = $1::integer and attempt = $3::integer
-  and day between $4::date and $5::date
-order by seq desc
-limit $7::integer;
+-- name: read_output_tails
+-- The last pieces of what one attempt of each of these executions wrote, newest first, each cut to its own end.
+select w.execution_id, t.stream, t.text
+from unnest($2::uuid[], $3::integer[]) as w (execution_id, attempt)
+cross join lateral (
+    select g.seq, g.stream, right(g.text, $6::integer) as text
+    from detent.logs g
+    where g.execution_id = w.execution_id and g.tenant = $1::integer and g.attempt = w.attempt
+      and g.day between $4::date and $5::date
+    order by g.seq desc
+    limit $7::integer
+) t
+order by w.execution_id, t.seq desc;
 
 -- name: read_logs
 -- What an execution wrote, in order, from behind (attempt, seq).
@@ -106,6 +128,48 @@ with open_ones as materialized (
 select looked.scanned, looked.scan_end, found.matched, rows.*
 from looked cross join found left join rows on true
 order by rows.execution_id desc;
+
+-- name: run_each
+-- Queue executions that people asked for, each of a job that may run, and answer those. What is not answered takes
+-- the long way, which says why: a job that is not there or was cancelled, one that somebody is changing (its lock
+-- is not waited for) or has just changed (what this statement saw of it is old, which its version tells), a key
+-- that was used before. Cancelling a job waits for its timer, so it finds what was queued here. A crash leaves
+-- the note and the execution, or none; two processes with the same key: the second one's is not new.
+with asked as materialized (
+    select distinct on (a.execution_id) a.execution_id, a.job_id, a.at, a.scope, a.key, a.body_hash
+    from unnest($2::uuid[], $3::uuid[], $4::timestamptz[], $5::text[], $6::text[], $7::bytea[])
+      as a (execution_id, job_id, at, scope, key, body_hash)
+), turn as materialized (
+    select t.job_id, t.version from detent.timers t
+    where t.job_id = any($3::uuid[]) and t.tenant = $1::integer
+    order by t.job_id
+    for key share skip locked
+), ready as materialized (
+    select a.execution_id, a.job_id, a.at, a.scope, a.key, a.body_hash, j.revision, j.pool,
+           (array_position(array['critical', 'high', 'normal', 'low'],
+                           coalesce(r.spec ->> 'priority', 'normal')) - 1)::smallint as class,
+           a.at + (r.spec ->> 'deadline_seconds')::double precision * interval '1 second' as deadline_at
+    from asked a
+    cross join lateral (select t.version from turn t where t.job_id = a.job_id) mine
+    join detent.timers t on t.job_id = a.job_id and t.version = mine.version
+    join detent.jobs j on j.job_id = a.job_id
+    join detent.job_revisions r on r.job_id = j.job_id and r.revision = j.revision
+    where not exists (select from detent.job_ends e where e.job_id = a.job_id and e.status = 'cancelled')
+), noted as (
+    insert into detent.request_keys (tenant, scope, key, body_hash, subject)
+    select $1::integer, scope, key, body_hash, execution_id from ready where key is not null
+    order by scope, key
+    on conflict do nothing
+    returning subject
+)
+insert into detent.live (execution_id, job_id, scheduled_for, not_before, queued_at, deadline_at, rank, tenant,
+                         revision, class, ends_job, state, cause, pool)
+select execution_id, job_id, at, at, at, deadline_at, detent.rank(greatest(at, clock_timestamp()), class), $1::integer,
+       revision, class, false, 'queued', 'manual', pool
+from ready
+where key is null or execution_id in (select subject from noted)
+order by execution_id
+returning execution_id, job_id, scheduled_for, revision, pool;
 
 -- name: run_job
 -- Queue an execution that a person asked for. It never decides about the job's end.

@@ -4,28 +4,43 @@
 -- a statement of its own, because its snapshot is then a new one.
 
 -- name: create_jobs
--- Make any number of jobs at once: definition, first revision, timer and tags.
-with given as (
-    select g.*
+-- Make any number of jobs at once: definition, first revision, timer and tags; answers those that were made. One
+-- with a key is made if its key is new: its note and all its rows are kept together, or none. A crash before the
+-- commit leaves nothing; after it, a repeat with the key meets the note. A second process with the same key waits
+-- for this one to end. Two of one statement with the same key: one of them is made.
+with asked as materialized (
+    select g.job_id, g.name, g.pool, g.idempotency_key, g.spec::jsonb as spec, g.payload, g.due_at, g.shard, g.status,
+           g.armed_at, g.scope, g.key, g.body_hash
     from unnest($2::uuid[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[],
-                $8::timestamptz[], $9::smallint[], $10::text[])
-      as g (job_id, name, pool, idempotency_key, spec, payload, due_at, shard, status)
+                $8::timestamptz[], $9::smallint[], $10::text[], $11::timestamptz[],
+                $13::text[], $14::text[], $15::bytea[])
+      as g (job_id, name, pool, idempotency_key, spec, payload, due_at, shard, status, armed_at, scope, key, body_hash)
+), noted as (
+    insert into detent.request_keys (tenant, scope, key, body_hash, subject)
+    select $1::integer, scope, key, body_hash, job_id from asked where key is not null
+    order by scope, key
+    on conflict do nothing
+    returning subject
+), given as materialized (
+    select * from asked where key is null or job_id in (select subject from noted)
 ), made as (
     insert into detent.jobs (tenant, job_id, name, by_name, pool, revision, idempotency_key, created_at, updated_at)
-    select $1::integer, job_id, name, $14::boolean, pool, 1, idempotency_key, $11::timestamptz, $11::timestamptz
+    select $1::integer, job_id, name, $12::boolean, pool, 1, idempotency_key, armed_at, armed_at
     from given
 ), revised as (
     insert into detent.job_revisions (tenant, job_id, revision, spec, payload, armed_at, created_at)
-    select $1::integer, job_id, 1, spec::jsonb, payload, $11::timestamptz, $11::timestamptz
+    select $1::integer, job_id, 1, spec, payload, armed_at, armed_at
     from given
 ), timed as (
     insert into detent.timers (job_id, due_at, tenant, shard, status)
     select job_id, due_at, $1::integer, shard, status
     from given
+), tagged as (
+    insert into detent.job_tags (tenant, tag, job_id)
+    select $1::integer, t.tag, g.job_id
+    from given g, lateral jsonb_array_elements_text(g.spec -> 'tags') as t (tag)
 )
-insert into detent.job_tags (tenant, tag, job_id)
-select $1::integer, t.tag, t.job_id
-from unnest($12::uuid[], $13::text[]) as t (job_id, tag);
+select job_id from given;
 
 -- name: read_jobs
 -- Jobs by id, each with its current revision and where it stands, in no order.
