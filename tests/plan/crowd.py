@@ -24,8 +24,8 @@ select case when n = 1 then '{WORKER}'::uuid else gen_random_uuid() end, 1, 'wor
 from generate_series(1, 20) n
 """
 
-# Every job waits for an instant, one a second, a thousand of them overdue, and has one execution in the queue
-# and one in the history. That half of them have ended too fits no real job: no statement here asks for both.
+# Every job waits for an instant, one a second, a thousand of them overdue. The first of them, as many as asked
+# for, have one execution in the queue and one in the history. That half of them have ended too fits no real job: no statement here asks for both.
 JOBS = f"""
 insert into detent.jobs (tenant, job_id, name, pool, revision)
 select 1, public.id_of({NOW_MS} - 40000000 + n * 100, '7', n), 'job ' || n % 1000,
@@ -63,6 +63,7 @@ select public.id_of({NOW_MS} - 1000 + n / 1000, '8', n), job_id, now(), now(), n
        case when n % 50 = 0 then n end,
        case when n % 50 = 0 then '{WORKER}'::uuid end
 from (select job_id, row_number() over (order by job_id) as n from detent.jobs) j
+where n <= $1::bigint
 """
 EXECUTIONS = f"""
 insert into detent.executions (execution_id, job_id, scheduled_for, queued_at, started_at, finished_at, token,
@@ -72,6 +73,7 @@ select public.id_of({NOW_MS} - 400000000 + n * 1000, '8', n), job_id, now(), now
        gen_random_uuid(), 1, 1, 1, 0, 0, 2,
        case when n % 50 = 0 then 'dead_lettered' else 'succeeded' end, 'schedule', 'default'
 from (select job_id, row_number() over (order by job_id) as n from detent.jobs) j
+where n <= $1::bigint
 """
 ATTEMPTS = """
 insert into detent.attempts (execution_id, attempt, day, tenant, token, worker_id, started_at, finished_at,
@@ -93,8 +95,8 @@ STATEMENTS = (
 HOT = ("timers", "live", "jobs", "job_revisions", "job_ends", "workers")
 
 
-async def crowd(url: str, jobs: int) -> None:
-    """Add so many jobs, with all that belongs to them."""
+async def crowd(url: str, jobs: int, executions: int | None = None) -> None:
+    """Add so many jobs, with all that belongs to them, and as many executions unless there are to be fewer."""
     connection = await asyncpg.connect(url)
     try:
         # Only once: a change of the catalogue would make other sessions throw their plans away.
@@ -104,7 +106,8 @@ async def crowd(url: str, jobs: int) -> None:
             # The rows fit by construction: checking every reference of each takes longer than the rest.
             await connection.execute("set local session_replication_role = replica")
             for statement in STATEMENTS:
-                given = (jobs,) if "$1" in statement else ()
+                most = jobs if statement is JOBS or executions is None else executions
+                given = (most,) if "$1" in statement else ()
                 await connection.execute(f"{statement} on conflict do nothing", *given)
     finally:
         await connection.close()

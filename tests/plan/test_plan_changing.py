@@ -15,7 +15,7 @@ from crowd import WORKER, crowd, leave_statistics_alone, vacuum
 from explained import Prepared, reading_of
 from test_plan_hot import READS, ROUNDED, check
 
-from detent.dispatch.rank import everything
+from detent.dispatch.rank import Bounds, everything
 from detent.store import work
 from detent.store.database import Connection, Database
 from detent.store.embedded import Embedded
@@ -86,22 +86,39 @@ async def test_plans_made_for_nearly_empty_tables_hold_when_the_tables_have_grow
         assert due.blocks <= 20 * due.answered
 
 
-async def test_a_snapshot_held_open_is_not_in_the_way_of_fires_and_endings(small: Database) -> None:
-    """Whoever looks at an old state keeps the rows of all that happened since. Each of these statements goes
-    to its rows by their keys, past none of the dead ones.
-    """
+async def test_a_snapshot_held_open_is_not_in_the_way_of_claims_fires_and_endings(small: Database) -> None:
     await crowd(small.url, 10_000)
-    async with small.transaction(isolation="repeatable_read", readonly=True) as analyst:
+    await pass_by_what_is_dead(small)
+
+
+async def pass_by_what_is_dead(database: Database) -> None:
+    """Whoever looks at an old state keeps the rows of all that happened since. Fires and endings go to their
+    rows by their keys and claims begin where the last one ended, past none of the dead ones.
+    """
+    bounds = Bounds()
+    async with database.transaction(isolation="repeatable_read", readonly=True) as analyst:
         await analyst.fetchval("select count(*) from detent.workers")
         for _ in range(8):
-            await fire_and_finish(small)
+            await fire_and_finish(database, bounds)
         for name in ("fire_batch", "close_batch", "close_succeeded", "return_batch", "append_logs"):
-            check(await reading_of(small, name, *await arguments(small, name, BATCH)), name, BATCH)
+            check(await reading_of(database, name, *await arguments(database, name, BATCH)), name, BATCH)
+        bounded = columns(bounds.ranges(now_us(), 10))
+        claim = await reading_of(database, "claim", WORKER, "default", 10, *bounded, timedelta(0))
+        check(claim, "claim", 10)
+        unbounded = columns(everything(10))
+        whole = await reading_of(database, "claim", WORKER, "default", 10, *unbounded, timedelta(0))
+        assert whole.blocks > 4 * claim.blocks, "nothing was in the way: this shows nothing"
 
 
-async def fire_and_finish(database: Database) -> None:
+def now_us() -> int:
+    return int(datetime.now(UTC).timestamp() * 1e6)
+
+
+async def fire_and_finish(database: Database, bounds: Bounds) -> None:
     await database.fetch(queries.fire_batch, *await arguments(database, "fire_batch", BATCH))
-    rows = await work.claim(database, WORKER, "default", 500, everything(500))
+    at = now_us()
+    rows = await work.claim(database, WORKER, "default", 500, bounds.ranges(at, 500))
+    bounds.took(((row["class"], row["rank"]) for row in rows), at, all_of_it=False)
     now = datetime.now(UTC)
     ends = [
         Closing(
