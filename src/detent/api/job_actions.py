@@ -20,6 +20,7 @@ from detent.store.executions import ExecutionFilter, list_executions
 from detent.store.jobs import Change, RunAsked, Standing, change_job, list_fires
 from detent.when.of import rule_of
 from detent.when.rule import fires
+from detent.when.strange import hints
 from detent.when.words import in_words
 
 SHOWN_FIRES, MOST_FIRES = 5, 1_000
@@ -105,5 +106,9 @@ async def upcoming(request: AnyRequest) -> Response[bytes]:
     instants = []
     if job.next_run_at is not None:
         instants = [job.next_run_at, *islice(fires(rule, job.next_run_at), count - 1)]
-    body = {"fires": [render.instant(at) for at in instants], "description": in_words(rule)}
+    body = {
+        "fires": [render.instant(at) for at in instants],
+        "description": in_words(rule),
+        "hints": hints(job.spec.cron or ""),
+    }
     return render.json_answer(body)

@@ -18,9 +18,9 @@ from detent.api.body import value_of
 from detent.api.refusals import Refusals
 from detent.api.task_fields import read_task
 from detent.api.vocabulary import ALIASES, DEFINITION, EITHER_SCHEDULE, SCHEDULES, Given, sort_fields
-from detent.model.errors import InvalidInput
+from detent.model.errors import InvalidInput, NotAvailable
 from detent.model.job import PAYLOAD_LIMIT, Dst, JobSpec, PythonTask
-from detent.when.cron import parse_cron
+from detent.when.cron import has_hash, parse_cron
 from detent.when.every import LONGEST_SECONDS, parse_every
 from detent.when.zone import zone
 
@@ -45,8 +45,13 @@ def _timezone(field: str, value: Any) -> str:
     return str(value)
 
 
-def _cron(_field: str, value: Any) -> str:
-    return parse_cron(value).text
+def _cron(field: str, value: Any) -> str:
+    text = parse_cron(value).text
+    if has_hash(value):
+        raise NotAvailable.of(
+            field, "H is not available yet; write fixed values, for example '17 4 * * *'", "not_available"
+        )
+    return text
 
 
 READERS: dict[str, Callable[[str, Any], Any]] = {

@@ -20,6 +20,7 @@ from detent.model.job import JobSpec
 from detent.when.instant import parse_instant
 from detent.when.of import rule_of
 from detent.when.rule import fires
+from detent.when.strange import hints
 from detent.when.words import in_words
 
 SCHEDULE_FIELDS = ("cron", "every", "scheduled_at", "delay", "at", "schedule", "timezone", "dst", "type")
@@ -46,6 +47,7 @@ async def preview(request: AnyRequest) -> Response[bytes]:
     body = {
         "fires": [render.instant(at) for at in islice(fires(rule, after), count)],
         "description": in_words(rule),
+        "hints": hints(spec.cron or ""),
     }
     return render.json_answer(body)
 

@@ -63,7 +63,13 @@ SHELL_TASK = request(
 SCHEDULE: Schema = {
     "scheduled_at": or_null(GIVEN_INSTANT),
     "delay": or_null(DURATION),
-    "cron": or_null({**TEXT, "description": "Five fields", "example": "0 9 * * MON-FRI"}),
+    "cron": or_null(
+        {
+            **TEXT,
+            "description": "Five fields, six with seconds, seven with a year",
+            "example": "0 9 * * MON-FRI",
+        }
+    ),
     "every": or_null({**DURATION, "description": "From 1 s up; seconds or ISO 8601", "example": "PT5M"}),
     "at": or_null({**TEXT, "description": "Another spelling of scheduled_at or cron"}),
     "schedule": or_null({**TEXT, "description": "Another spelling of scheduled_at or cron"}),
@@ -328,7 +334,17 @@ COMPONENTS: dict[str, Schema] = {
     ),
     "Fire": FIRE,
     "Fires": list_of("Fire"),
-    "Instants": answer({"fires": {"type": "array", "items": INSTANT}, "description": TEXT}),
+    "Instants": answer(
+        {
+            "fires": {"type": "array", "items": INSTANT},
+            "description": TEXT,
+            "hints": {
+                "type": "array",
+                "items": TEXT,
+                "description": "What may mean something else elsewhere",
+            },
+        }
+    ),
     "Fleet": FLEET,
     "Overview": answer(
         {

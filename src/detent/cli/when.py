@@ -15,6 +15,7 @@ from detent.cli.times import now, relative
 from detent.when.every import parse_every
 from detent.when.instant import format_instant, parse_instant
 from detent.when.rule import Every, Rule, cron_rule, fires
+from detent.when.strange import hints
 from detent.when.words import in_words
 from detent.when.zone import zone
 
@@ -51,7 +52,8 @@ def when(
         rule = Every(parse_every(every, "--every"), after)
     instants = list(islice(fires(rule, after), count))
     if as_json:
-        print_json({"sentence": in_words(rule), "fires": [format_instant(at) for at in instants]})
+        shown = [format_instant(at) for at in instants]
+        print_json({"sentence": in_words(rule), "fires": shown, "hints": hints(cron or "")})
         return
     sentence = in_words(rule)
     click.echo(f"{sentence[:1].upper()}{sentence[1:]}\n")
@@ -60,6 +62,8 @@ def when(
         table(("UTC", "when"), [(row[1], row[2]) for row in rows], empty="never again")
     else:
         table((timezone, "UTC", "when"), rows, empty="never again")
+    for hint in hints(cron or ""):
+        click.echo(f"\nNote: {hint}")
 
 
 def _row(at: datetime, timezone: str) -> tuple[str, str, str]:

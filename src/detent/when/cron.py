@@ -1,15 +1,20 @@
 """Cron expressions: text to data.
 
-    ┌─ minute 0–59        a field is a list of items separated by commas
-    │ ┌─ hour 0–23        an item is `*`, a value, or a range `a-b`, each with an optional step `/n`
-    │ │ ┌─ day of month 1–31            ranges may wrap: `22-2`, `fri-mon`
-    │ │ │ ┌─ month 1–12 or jan–dec      `0/15` means from 0 to the end by 15
-    │ │ │ │ ┌─ day of week 0–7 or sun–sat, both 0 and 7 are Sunday
-    0 9 * * mon-fri                     `?` in a day field means `*`
+    ┌─ second 0–59        only in expressions of 6 or 7 fields
+    │ ┌─ minute 0–59
+    │ │ ┌─ hour 0–23      a field is a list of items separated by commas
+    │ │ │ ┌─ day of month 1–31           an item is `*`, a value, or a range `a-b`,
+    │ │ │ │ ┌─ month 1–12 or jan–dec     each with an optional step `/n`
+    │ │ │ │ │ ┌─ day of week 0–7 or sun–sat, both 0 and 7 are Sunday
+    │ │ │ │ │ │       ┌─ year, only in expressions of 7 fields
+    0 0 9 * * mon-fri 2030
+
+Ranges may wrap: `22-2`, `fri-mon`. `0/15` means from 0 to the end by 15, `?` in a day field means `*`. The
+specials (`L`, `15W`, `fri#2`, …) are in `detent.when.fields`, `H` is in `detent.when.hashed`.
 
 Parsing yields an `Expression`: the values of each field, sorted, and the few facts that depend on how a field
-was written. Which days match is decided in one place (`wall.days_of`) from the two day fields, the length of
-the month and the weekday it begins with; nothing else looks at them.
+was written. Which days match is decided in one place (`detent.when.days`) from the two day fields, the length
+of the month and the weekday it begins with; nothing else looks at them.
 
 The text is a stranger's. It is cut off at 255 characters before anything is done with it, and no step's
 work grows with a number in it.
@@ -18,16 +23,35 @@ work grows with a number in it.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from datetime import date
 from functools import lru_cache
-from typing import NoReturn
+from itertools import product
 
-from detent.model.errors import InvalidInput, NotAvailable
+from detent.model.errors import InvalidInput
+from detent.when.days import DayRule, days_of_shape
+from detent.when.fields import (
+    DAY,
+    HOUR,
+    MINUTE,
+    MONTH,
+    SECOND,
+    WEEKDAY,
+    YEAR,
+    Field,
+    Kind,
+    read_field,
+    refuse,
+    shown,
+)
+from detent.when.hashed import PREVIEW_SEED, every_choice, is_hashed, written_out
+from detent.when.strange import refuse_strangers
 
 LONGEST = 255
 
-_MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
-_WEEKDAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
+_KINDS = (SECOND, MINUTE, HOUR, DAY, MONTH, WEEKDAY, YEAR)
+_NAMES = "minute, hour, day of month, month, day of week"
 _MONTH_LENGTHS = (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 
 NICKNAMES = {
@@ -42,221 +66,176 @@ NICKNAMES = {
 
 
 @dataclass(frozen=True, slots=True)
-class _Kind:
-    """What one position of an expression may hold."""
-
-    name: str
-    low: int
-    high: int
-    example: str
-    names: tuple[str, ...] = ()
-    is_day: bool = False
-
-
-_MINUTE = _Kind("minute", 0, 59, "'0', '*/15' or '0,30'")
-_HOUR = _Kind("hour", 0, 23, "'9', '*/2' or '9-17'")
-_DAY = _Kind("day of month", 1, 31, "'1', '1,15' or '*'", is_day=True)
-_MONTH = _Kind("month", 1, 12, "'1', 'jan' or '*/3'", _MONTHS)
-_WEEKDAY = _Kind("day of week", 0, 7, "'1', 'mon-fri' or '*'", _WEEKDAYS, is_day=True)
-
-# What the dialect will have one day, so that it is refused as unfinished and not as nonsense.
-_HASHED = re.compile(r"h(\([0-9]+-[0-9]+\))?(/[0-9]+)?")
-_LATER = {
-    _DAY: re.compile(r"l|l-[0-9]{1,2}|lw|l-[0-9]{1,2}w|([1-9]|[12][0-9]|3[01])w"),
-    _WEEKDAY: re.compile(rf"l|([0-7]|{'|'.join(_WEEKDAYS)})(l|#[1-5])"),
-}
-_INSTEAD = {_DAY: "a day such as '28'", _WEEKDAY: "a weekday such as 'fri'"}
-
-
-@dataclass(frozen=True, slots=True)
-class Field:
-    """One parsed field: its matching values in order (day of week: 0 is Sunday, there is no 7)."""
-
-    text: str
-    values: tuple[int, ...]
-
-    @property
-    def starred(self) -> bool:
-        """Whether it was written with a leading `*` (or `?`), which changes what the field means."""
-        return self.text[0] in "*?"
-
-
-@dataclass(frozen=True, slots=True)
 class Expression:
-    """A parsed expression. Two with the same text are equal; hashing one costs no more than its text."""
+    """A parsed expression. Two with the same text are equal; hashing one costs no more than its text.
+
+    `text` has each `H` written out, so that jobs for which it means the same share what is remembered.
+    """
 
     text: str
+    second: Field = field(compare=False)
     minute: Field = field(compare=False)
     hour: Field = field(compare=False)
     day: Field = field(compare=False)
     month: Field = field(compare=False)
     weekday: Field = field(compare=False)
+    year: Field = field(compare=False)
+    day_rule: DayRule = field(compare=False)
 
     @property
     def both_days(self) -> bool:
         """Debian's rule: a day field that begins with `*` must match too, otherwise either one may."""
-        return self.day.starred or self.weekday.starred
+        return self.day_rule.both
 
     @property
     def follows_elapsed_time(self) -> bool:
         """`*/15 * * * *` means every 15 minutes, whatever the wall clock does in between."""
         return self.minute.starred or self.hour.starred
 
+    @property
+    def any_year(self) -> bool:
+        return len(self.year.values) == YEAR.high - YEAR.low + 1
 
-def parse_cron(text: str) -> Expression:
-    """The expression, or InvalidInput for `cron` that says which part is wrong and what would be right."""
+
+def parse_cron(text: str, seed: int = PREVIEW_SEED) -> Expression:
+    """The expression as it is for the job of this seed.
+
+    InvalidInput for `cron` says which part is wrong and what would be right.
+    """
     if not isinstance(text, str):
-        _refuse("must be a string such as '0 9 * * mon-fri'")
+        refuse("must be a string such as '0 9 * * mon-fri'")
     if len(text) > LONGEST:
-        _refuse(f"is {len(text)} characters long, at most {LONGEST} are allowed")
-    return _parse(text.strip(" \t\r\n"))
+        refuse(f"is {len(text)} characters long, at most {LONGEST} are allowed")
+    text = text.strip(" \t\r\n")
+    return _parse(text, seed if has_hash(text) else PREVIEW_SEED)
+
+
+def has_hash(text: str) -> bool:
+    """Whether it depends on the job when this fires."""
+    return "h" in text.lower() and any(map(is_hashed, _words(text)))
 
 
 @lru_cache(maxsize=16_384)
-def _parse(text: str) -> Expression:
-    # Only these two separate: splitting at Unicode's blanks would let a no-break space pass.
-    words = re.findall(r"[^ \t]+", _nickname(text) if text.startswith("@") else text)
+def _parse(text: str, seed: int) -> Expression:
+    refuse_strangers(text, NICKNAMES)
+    words = _words(NICKNAMES.get(text.lower(), text))
     _check_count(text, words)
-    minute, hour, day, month, weekday = (
-        _field(kind, word) for kind, word in zip((_MINUTE, _HOUR, _DAY, _MONTH, _WEEKDAY), words, strict=True)
+    try:
+        return _expression(text, words, seed)
+    except InvalidInput:
+        _refuse_command(text, words)
+        raise
+
+
+def _expression(text: str, words: list[str], seed: int) -> Expression:
+    if len(words) == 5:
+        words = ["0", *words]
+    if len(words) == 6:
+        words = [*words, "*"]
+    hashed = [is_hashed(word) for word in words]
+    chosen = [
+        written_out(kind, word, seed) if by_hash else word
+        for kind, word, by_hash in zip(_KINDS, words, hashed, strict=True)
+    ]
+    fields = [read_field(kind, word) for kind, word in zip(_KINDS, chosen, strict=True)]
+    second, minute, hour, day, month, weekday, year = fields
+    rule = _day_rule(day, weekday)
+    expression = Expression(
+        " ".join(chosen) if any(hashed) else text, second, minute, hour, day, month, weekday, year, rule
     )
-    expression = Expression(text, minute, hour, day, month, weekday)
-    _check_can_fire(expression)
+    _check_can_fire(expression, words)
     return expression
 
 
-def _nickname(text: str) -> str:
-    known = NICKNAMES.get(text.lower())
-    if known is not None:
-        return known
-    word = text.split()[0].lower()
-    if word == "@reboot":
-        _refuse(
-            "'@reboot' has no meaning here, since no one machine's start is the cluster's; "
-            "write for example '@daily' or '0 9 * * *'"
-        )
-    if word == "@every":
-        _refuse("'@every' is not cron; use the field 'every', for example \"every\": \"PT15M\"")
-    if word in NICKNAMES:
-        _refuse(f"{_shown(text)}: nothing may follow {word!r}; write just {word!r}")
-    raise InvalidInput.of("cron", f"{_shown(text)} is not a nickname; write one of {', '.join(NICKNAMES)}")
+def _day_rule(day: Field, weekday: Field) -> DayRule:
+    both = day.starred or weekday.starred
+    return DayRule(day.values, day.specials, weekday.values, weekday.specials, both)
+
+
+def _words(text: str) -> list[str]:
+    # Only these two separate: splitting at Unicode's blanks would let a no-break space pass.
+    return re.findall(r"[^ \t]+", text)
 
 
 def _check_count(text: str, words: list[str]) -> None:
     count = len(words)
-    if count == 5:
+    if 5 <= count <= 7:
         return
     if not text.isascii():
-        _refuse(
-            f"{_shown(text)} has characters that are not plain ASCII; write for example '0 9 * * mon-fri'"
-        )
-    if count in (6, 7):
-        raise NotAvailable.of(
-            "cron",
-            f"{count} fields were found; expressions with seconds or years are not available yet; "
-            "write 5: minute, hour, day of month, month, day of week, for example '*/5 * * * *'",
-            "not_available",
-        )
+        refuse(f"{shown(text)} has characters that are not plain ASCII; write for example '0 9 * * mon-fri'")
+    _refuse_command(text, words)
     found = "no fields were" if count == 0 else "1 field was" if count == 1 else f"{count} fields were"
-    _refuse(
-        f"{found} found in {_shown(text)}, 5 are needed: minute, hour, day of month, month, day of week; "
-        "write for example '0 9 * * mon-fri'"
+    refuse(
+        f"{found} found in {shown(text)}, 5 are needed: {_NAMES} (6 with seconds before them, 7 with a year "
+        "after them too); write for example '0 9 * * mon-fri'"
     )
 
 
-def _field(kind: _Kind, text: str) -> Field:
-    if not text.isascii():
-        _wrong(kind, text, "has characters that are not plain ASCII")
-    if text == "?" and kind.is_day:
-        return Field(text, _reduced(kind, range(kind.low, kind.high + 1)))
-    if "" in (items := text.split(",")):
-        _wrong(kind, text, "has an empty item in its list")
-    return Field(text, _reduced(kind, {value for item in items for value in _item(kind, item)}))
+_COMMAND = re.compile(r"[.~$&|;>=]|/[^0-9]|[a-z_]{4}", re.IGNORECASE)
 
 
-def _item(kind: _Kind, item: str) -> list[int]:
-    _check_available(kind, item)
-    span, slash, step = item.partition("/")
-    if slash and not _is_number(step):
-        _wrong(kind, item, "has a step that is not a number")
-    every = int(step) if slash else 1
-    if every == 0:
-        _wrong(kind, item, "has a step of 0, it must be at least 1")
-    if span == "*":
-        return list(range(kind.low, kind.high + 1, every))
-    first, dash, last = span.partition("-")
-    low = _value(kind, item, first)
-    if dash:
-        return _range(kind, low, _value(kind, item, last))[::every]
-    return list(range(low, kind.high + 1, every)) if slash else [low]
-
-
-def _check_available(kind: _Kind, item: str) -> None:
-    later = _LATER.get(kind)
-    if later is not None and later.fullmatch(item.lower()):
-        instead = _INSTEAD[kind]
-    elif _HASHED.fullmatch(item.lower()):
-        instead = f"a fixed value such as '{kind.low + 3}'"
-    else:
+def _refuse_command(text: str, words: list[str]) -> None:
+    """If this is a line of a crontab, say so: five fields that are right, and then something else."""
+    if len(words) < 6 or not _COMMAND.match(words[5]):
         return
-    raise NotAvailable.of(
-        "cron", f"{kind.name}: {_shown(item)} is not available yet; write {instead}", "not_available"
+    rule = " ".join(words[:5])
+    try:
+        _parse(rule, PREVIEW_SEED)
+    except InvalidInput:
+        return
+    refuse(
+        f"{shown(' '.join(words[5:]))} stands after the five fields; a command goes into 'task', "
+        f'for example {{"kind": "shell", "command": "…"}}; write just {shown(rule)}'
     )
 
 
-def _range(kind: _Kind, low: int, high: int) -> list[int]:
-    if kind is _WEEKDAY and low == 7 and high < 7:
-        low = 0  # a week that begins on Sunday may be written 7-4
-    if low <= high:
-        return list(range(low, high + 1))
-    top = 6 if kind is _WEEKDAY else kind.high
-    return [*range(low, top + 1), *range(kind.low, high + 1)]
+def _check_can_fire(expression: Expression, words: list[str]) -> None:
+    """Only the calendar can make an expression impossible: days that none of its months has.
+
+    With an `H` among them this must hold for every job, not for the one at hand: a text is not right for one
+    job and wrong for another.
+    """
+    days = _choices(DAY, words[3], expression.day)
+    months = _choices(MONTH, words[4], expression.month)
+    weekdays = _choices(WEEKDAY, words[5], expression.weekday)
+    for day, month, weekday in product(days, months, weekdays):
+        _check_days(day, month, weekday, expression.year)
 
 
-def _value(kind: _Kind, item: str, text: str) -> int:
-    if text.lower() in kind.names:
-        return kind.names.index(text.lower()) + kind.low
-    if not _is_number(text):
-        if text == "":
-            _wrong(kind, item, "lacks a value")
-        if item == "?":
-            _wrong(kind, item, "stands alone, and in the two day fields only")
-        _wrong(kind, item, "is not known here" if item == text else f"has a bad part, {_shown(text)}")
-    value = int(text)
-    if not kind.low <= value <= kind.high:
-        _wrong(kind, item, f"is outside {kind.low}–{kind.high}")
-    return value
+def _choices(kind: Kind, word: str, chosen: Field) -> list[Field]:
+    if not is_hashed(word):
+        return [chosen]
+    return [replace(read_field(kind, text), text=word) for text in every_choice(kind, word)]
 
 
-def _reduced(kind: _Kind, values: set[int] | range) -> tuple[int, ...]:
-    if kind is _WEEKDAY:
-        return tuple(sorted({value % 7 for value in values}))
-    return tuple(sorted(values))
-
-
-def _check_can_fire(expression: Expression) -> None:
-    """Only the calendar can make an expression impossible: a day that none of its months has."""
-    if not expression.both_days:
-        return  # some weekday always comes
-    longest = max(_MONTH_LENGTHS[month - 1] for month in expression.month.values)
-    if expression.day.values[0] > longest:
-        _refuse(
-            f"day of month: {_shown(expression.day.text)} never comes in month "
-            f"{_shown(expression.month.text)}, so this would never fire; write for example '0 0 28 2 *'"
+def _check_days(day: Field, month: Field, weekday: Field, year: Field) -> None:
+    rule = _day_rule(day, weekday)
+    if not rule.both and weekday.values:
+        return  # every month has every weekday
+    if any(days_of_shape(rule, first, length) for first, length in _shapes(month.values, year.values)):
+        return
+    longest = max(_MONTH_LENGTHS[number - 1] for number in month.values)
+    if rule.both and not day.specials and day.values[0] > longest:
+        refuse(
+            f"day of month: {shown(day.text)} never comes in month {shown(month.text)}, "
+            "so this would never fire; write for example '0 0 28 2 *'"
         )
+    refuse(
+        f"day of month: {shown(day.text)} and day of week {shown(weekday.text)} never come in month "
+        f"{shown(month.text)} of year {shown(year.text)}, so this would never fire; "
+        "write for example '0 0 28 2 *'"
+    )
 
 
-def _is_number(text: str) -> bool:
-    return text.isascii() and text.isdigit()
-
-
-def _shown(text: str) -> str:
-    return repr(text if len(text) <= 40 else text[:40] + "…")
-
-
-def _refuse(message: str) -> NoReturn:
-    raise InvalidInput.of("cron", message)
-
-
-def _wrong(kind: _Kind, text: str, what: str) -> NoReturn:
-    _refuse(f"{kind.name}: {_shown(text)} {what}; write for example {kind.example}")
+def _shapes(months: tuple[int, ...], years: tuple[int, ...]) -> Iterator[tuple[int, int]]:
+    """The shapes that these months have in these years: the weekday of the first day, and the length."""
+    seen: set[tuple[int, int]] = set()
+    for year in years:
+        for month in months:
+            length = _MONTH_LENGTHS[month - 1]
+            if month == 2 and (year % 4 or (year % 100 == 0 and year % 400)):
+                length = 28
+            shape = (date(year, month, 1).isoweekday() % 7, length)
+            if shape not in seen:
+                seen.add(shape)
+                yield shape

@@ -29,6 +29,7 @@ GAPS: tuple[Gap, ...] = ("next_valid", "skip")
 FOLDS: tuple[Fold, ...] = ("first", "second", "both")
 
 THE_END = year_start(END_YEAR)
+_MARGIN = 2 * 86_400  # more than any zone is off, and than any has skipped
 
 
 class _Span(NamedTuple):
@@ -77,6 +78,7 @@ def _spans(
     expression: Expression, timezone: str, gap: Gap, fold: Fold, start: int, end: int
 ) -> Iterator[_Span]:
     elapsed = expression.follows_elapsed_time
+    start, end = _in_years(expression, start, end)
     for stretch in stretches(timezone, start, end):
         offset = stretch.offset
         low = max(start, stretch.start) + offset
@@ -92,6 +94,14 @@ def _spans(
         if gap == "next_valid" and stretch.before < offset and stretch.start >= start:
             collapsed = _collapsed(expression, stretch.start + stretch.before, stretch.start + offset)
         yield _Span(offset, low, high, collapsed)
+
+
+def _in_years(expression: Expression, start: int, end: int) -> tuple[int, int]:
+    """The part of [start, end) that the years of the expression can touch, in any zone."""
+    if expression.any_year:
+        return start, end
+    first, last = expression.year.values[0], expression.year.values[-1]
+    return max(start, year_start(first) - _MARGIN), min(end, year_start(last + 1) + _MARGIN)
 
 
 def _collapsed(expression: Expression, vanished: int, resumed: int) -> int | None:

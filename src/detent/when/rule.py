@@ -18,6 +18,7 @@ from detent.model.errors import InvalidInput
 from detent.when.cron import Expression, parse_cron
 from detent.when.dst import FOLDS, GAPS, Fold, Gap, count_instants, instants, last_instant
 from detent.when.every import SHORTEST_EVERY_SECONDS, multiples, step_of
+from detent.when.hashed import PREVIEW_SEED
 from detent.when.zone import zone
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -66,12 +67,21 @@ class Never:
 Rule = Once | Every | Cron | Never
 
 
-def cron_rule(text: str, timezone: str = "UTC", gap: str = "next_valid", fold: str = "first") -> Cron:
-    """The rule, or InvalidInput that names every field at fault: cron, timezone, dst.gap, dst.fold."""
+def cron_rule(
+    text: str,
+    timezone: str = "UTC",
+    gap: str = "next_valid",
+    fold: str = "first",
+    seed: int = PREVIEW_SEED,
+) -> Cron:
+    """The rule, or InvalidInput that names every field at fault: cron, timezone, dst.gap, dst.fold.
+
+    `seed` stands for the job, see `detent.when.hashed`.
+    """
     refusals: list[InvalidInput] = []
     expression = None
     try:
-        expression = parse_cron(text)
+        expression = parse_cron(text, seed)
     except InvalidInput as refusal:
         refusals.append(refusal)
     try:

@@ -2,8 +2,8 @@
 
 Local time is counted in whole seconds since 1970-01-01T00:00 on the wall, so that a day is always 86,400 of
 them. Nothing is stepped through: the days of a month are looked up by the shape of the month (there are
-28 shapes), the times of a day are one sorted tuple, and the first, last or number of matches in a span
-comes from bisection. A year of a one-minute rule costs no more than a year of a yearly one to count.
+28 shapes), the times of a day are counted without listing them, and the first, last or number of matches
+in a span comes from bisection. To count a year of a one-minute rule costs no more than that of a yearly one.
 """
 
 from __future__ import annotations
@@ -12,46 +12,46 @@ from bisect import bisect_left
 from collections.abc import Iterator
 from datetime import date
 from functools import lru_cache
-from typing import NamedTuple
 
 from detent.when.cron import Expression
+from detent.when.days import Month, days_of_shape
 
 DAY = 86_400
 _EPOCH = date(1970, 1, 1).toordinal()
 
 
-class Month(NamedTuple):
-    """A month: its first day counted since 1970, that day's weekday (0 is Sunday), and its length."""
-
-    number: int
-    first: int
-    weekday: int
-    length: int
-
-
 def days_of(expression: Expression, month: Month) -> tuple[int, ...]:
-    """The days of this month (1 is the first) on which the expression fires: the one place that decides."""
+    """The days of this month (1 is the first) on which the expression fires."""
     if month.number not in expression.month.values:
         return ()
-    return _days(
-        expression.day.values,
-        expression.weekday.values,
-        expression.both_days,
-        month.weekday,
-        month.length,
-    )
+    if not expression.any_year and month.year not in expression.year.values:
+        return ()
+    return days_of_shape(expression.day_rule, month.weekday, month.length)
 
 
-@lru_cache(maxsize=8192)
-def _days(
-    days: tuple[int, ...], weekdays: tuple[int, ...], both: bool, first_weekday: int, length: int
-) -> tuple[int, ...]:
-    found = []
-    for day in range(1, length + 1):
-        by_day, by_weekday = day in days, (first_weekday + day - 1) % 7 in weekdays
-        if (by_day and by_weekday) if both else (by_day or by_weekday):
-            found.append(day)
-    return tuple(found)
+class Times:
+    """The times of a day that match, in order: a tuple of minutes, each with the same seconds.
+
+    Up to 86,400 of them, of which no list is ever made.
+    """
+
+    def __init__(self, hours: tuple[int, ...], minutes: tuple[int, ...], seconds: tuple[int, ...]) -> None:
+        self._minutes = tuple(hour * 3600 + minute * 60 for hour in hours for minute in minutes)
+        self._seconds = seconds
+        self.count = len(self._minutes) * len(seconds)
+
+    def before(self, time: int) -> int:
+        """How many of them come before this second of the day, which may lie outside of it."""
+        second = time % 60
+        whole = bisect_left(self._minutes, time - second)
+        found = whole * len(self._seconds)
+        if second and whole < len(self._minutes) and self._minutes[whole] == time - second:
+            found += bisect_left(self._seconds, second)
+        return found
+
+    def __getitem__(self, index: int) -> int:
+        minute, second = divmod(index, len(self._seconds))
+        return self._minutes[minute] + self._seconds[second]
 
 
 def matches(expression: Expression, low: int, high: int) -> Iterator[int]:
@@ -59,12 +59,10 @@ def matches(expression: Expression, low: int, high: int) -> Iterator[int]:
     times = _times_of(expression)
     for day in _days_between(expression, low, high):
         base = day * DAY
-        if base >= low and base + DAY <= high:
-            for time in times:
-                yield base + time
-        else:
-            for time in times[bisect_left(times, low - base) : bisect_left(times, high - base)]:
-                yield base + time
+        begin = 0 if base >= low else times.before(low - base)
+        end = times.count if base + DAY <= high else times.before(high - base)
+        for index in range(begin, end):
+            yield base + times[index]
 
 
 def first_match(expression: Expression, low: int, high: int) -> int | None:
@@ -77,7 +75,7 @@ def last_match(expression: Expression, low: int, high: int) -> int | None:
     for month in _months_back(low, high):
         for number in reversed(days_of(expression, month)):
             base = (month.first + number - 1) * DAY
-            until = bisect_left(times, high - base)
+            until = times.before(high - base)
             if until:
                 found = base + times[until - 1]
                 return found if found >= low else None
@@ -92,11 +90,11 @@ def count_matches(expression: Expression, low: int, high: int) -> int:
         days = days_of(expression, month)
         base = month.first * DAY
         if base >= low and base + month.length * DAY <= high:
-            total += len(days) * len(times)
+            total += len(days) * times.count
             continue
         for number in days:
             base = (month.first + number - 1) * DAY
-            total += max(0, bisect_left(times, high - base) - bisect_left(times, low - base))
+            total += max(0, times.before(high - base) - times.before(low - base))
     return total
 
 
@@ -135,13 +133,13 @@ def _month(index: int) -> Month:
     """The month that is `index` months after January of the year 0."""
     first = date(index // 12, index % 12 + 1, 1)
     after = date((index + 1) // 12, (index + 1) % 12 + 1, 1)
-    return Month(first.month, first.toordinal() - _EPOCH, first.isoweekday() % 7, (after - first).days)
+    return Month(
+        first.year, first.month, first.toordinal() - _EPOCH, first.isoweekday() % 7, (after - first).days
+    )
 
 
-def _times_of(expression: Expression) -> tuple[int, ...]:
-    return _times(expression.hour.values, expression.minute.values)
+def _times_of(expression: Expression) -> Times:
+    return _times(expression.hour.values, expression.minute.values, expression.second.values)
 
 
-@lru_cache(maxsize=512)  # at most 1,440 numbers each
-def _times(hours: tuple[int, ...], minutes: tuple[int, ...]) -> tuple[int, ...]:
-    return tuple(hour * 3600 + minute * 60 for hour in hours for minute in minutes)
+_times = lru_cache(maxsize=512)(Times)  # at most 1,500 numbers each

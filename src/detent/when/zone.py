@@ -5,6 +5,9 @@ local time is UTC plus a constant, so a wall-clock rule is plain arithmetic ther
 wall clock jumps: forward, and some local times do not exist (a gap), or backward, and some exist twice (a
 fold). `stretches` yields that row; `dst` decides what a rule does at the jumps.
 
+The rules are those of the `tzdata` package, never of the operating system, whose own database is of another
+age on every machine: all nodes must agree, and the ledger names the package's version.
+
 `zoneinfo` does not tell where its transitions are, so they are found once per zone and year: the offset is
 sampled every three days and each change narrowed down to its second. Since 1970 no zone has had two
 transitions within six days, which a test checks. Stretches are cut at the turn of the year as well;
@@ -17,8 +20,11 @@ import difflib
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from functools import cache, lru_cache
+from pathlib import Path
 from typing import NamedTuple
-from zoneinfo import ZoneInfo, available_timezones
+from zoneinfo import ZoneInfo
+
+import tzdata  # type: ignore[import-untyped]  # it is data
 
 from detent.model.errors import InvalidInput
 
@@ -27,8 +33,8 @@ END_YEAR = 2200  # zone rules that far ahead are guesses; a search that reaches 
 
 _SAMPLE_SECONDS = 3 * 86_400
 _LONGEST_NAME = 64
-# Present in some system databases and different on every machine.
-_MACHINE_NAMES = frozenset({"localtime", "posixrules", "Factory"})
+_NO_PLACE = frozenset({"Factory"})  # what a machine shows whose zone was never set
+_DATA = Path(tzdata.__file__).parent
 
 
 class Stretch(NamedTuple):
@@ -52,12 +58,13 @@ def zone(name: str, field: str = "timezone") -> ZoneInfo:
 
 @lru_cache(maxsize=1)
 def zone_names() -> frozenset[str]:
-    return frozenset(available_timezones()) - _MACHINE_NAMES
+    return frozenset(_DATA.joinpath("zones").read_text(encoding="ascii").split()) - _NO_PLACE
 
 
 @cache  # bounded by the names of the database
 def _load(name: str) -> ZoneInfo:
-    return ZoneInfo(name)
+    with _DATA.joinpath("zoneinfo", *name.split("/")).open("rb") as rules:
+        return ZoneInfo.from_file(rules, key=name)
 
 
 def stretches(name: str, start: int, end: int) -> Iterator[Stretch]:

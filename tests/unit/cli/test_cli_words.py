@@ -178,6 +178,7 @@ def test_when_prints_sentence_and_instants(capsys: pytest.CaptureFixture[str]) -
     assert json.loads(capsys.readouterr().out) == {
         "sentence": "every day at 09:00 Europe/Berlin",
         "fires": ["2026-03-28T08:00:00.000Z", "2026-03-29T07:00:00.000Z", "2026-03-30T07:00:00.000Z"],
+        "hints": [],
     }
 
 

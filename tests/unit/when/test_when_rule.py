@@ -6,7 +6,7 @@ from itertools import islice
 
 import pytest
 
-from detent.model.errors import InvalidInput, NotAvailable
+from detent.model.errors import InvalidInput
 from detent.when import rule as rules
 from detent.when.rule import (
     Every,
@@ -98,11 +98,6 @@ def test_every_wrong_part_of_a_cron_rule_is_reported_together() -> None:
     with pytest.raises(InvalidInput) as refused:
         cron_rule("61 * * * *", "Nowhere/City", "never", "thrice")
     assert [error.field for error in refused.value.errors] == ["cron", "timezone", "dst.gap", "dst.fold"]
-
-
-def test_one_part_that_is_not_available_keeps_its_kind() -> None:
-    with pytest.raises(NotAvailable):
-        cron_rule("0 0 L * *")
 
 
 def test_rules_are_values() -> None:
