@@ -24,11 +24,13 @@ $(VENV)/bin/python:
 	    echo "this Python cannot make a virtual environment: install its venv package (Debian: apt install python3-venv)" >&2; exit 1; }
 
 $(RUN): pyproject.toml constraints.txt | $(VENV)/bin/python
+	@echo "installing detent and PostgreSQL into $(VENV), once; this takes about a minute" >&2
 	@$(PIP) -e .
 	@touch $(RUN)
 
 # What tests, checks and measurements need besides.
 $(DEVELOP): pyproject.toml constraints.txt | $(VENV)/bin/python
+	@echo "installing what tests and checks need into $(VENV), once; this takes about two minutes" >&2
 	@$(PIP) -e '.[dev]'
 	@touch $(RUN) $(DEVELOP)
 

@@ -11,6 +11,7 @@ from detent.cli import inputs
 from detent.cli.describe import task_words
 from detent.cli.output import as_json as print_json
 from detent.cli.output import details, table
+from detent.cli.own import hint
 from detent.cli.remote import connect, find_job, talks_to_server
 from detent.cli.times import both, local
 
@@ -110,7 +111,7 @@ def replay(
         print_json(started.raw)
     else:
         click.echo(f"execution {started.execution_id} is {started.status}")
-        click.echo(f"see: detent execution logs {started.execution_id} -f")
+        click.echo(f"see: {hint(f'execution logs {started.execution_id} -f', url)}")
 
 
 @dead_letter.command("discard")

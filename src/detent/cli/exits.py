@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 import click
 
+from detent.cli.own import hint
 from detent.model.errors import DetentError, FieldError, InvalidInput, NotFound, StartupError
 from detent.runtime.config import wants_colour
 
@@ -82,7 +83,8 @@ def tell(error: DetentError) -> Exit:
 
     say(*lines_of(error))
     if isinstance(error, CannotConnect):
-        click.echo("Is it running? Start it with: detent up   (or name another address with --url)", err=True)
+        start = hint("up")
+        click.echo(f"Is it running? Start it with: {start}   (or name another address with --url)", err=True)
     return code_of(error)
 
 

@@ -34,12 +34,18 @@ def nodes(url: str | None, as_json: bool) -> None:
             _node_state(one),
             str(one["shards"]),
             milliseconds(one["lag_ms"]),
-            "–" if one["skew_ms"] is None else f"{one['skew_ms']:+.1f} ms",
+            _skew(one["skew_ms"]),
             local(_at(one["started_at"])),
         )
         for one in found
     )
     table(("id", "process", "state", "shards", "lag", "skew", "since"), rows, empty="no scheduler yet")
+
+
+def _skew(found: float | None) -> str:
+    if found is None:
+        return "–"
+    return f"{found:+.1f} ms" if abs(found) >= 0.05 else "0 ms"
 
 
 def _node_state(one: dict[str, Any]) -> str:

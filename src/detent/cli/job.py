@@ -11,6 +11,7 @@ from detent.cli.describe import schedule_sentence, schedule_words, task_words
 from detent.cli.job_create import create
 from detent.cli.output import as_json as print_json
 from detent.cli.output import details, table
+from detent.cli.own import hint
 from detent.cli.remote import connect, find_job, talks_to_server
 from detent.cli.times import both, local, milliseconds, relative
 
@@ -162,7 +163,7 @@ def run(job_id: str, key: str | None, wait: bool, url: str | None, as_json: bool
             print_json(started.raw)
         else:
             click.echo(f"execution {started.execution_id} is {started.status}")
-            click.echo(f"see: detent execution logs {started.execution_id} -f")
+            click.echo(f"see: {hint(f'execution logs {started.execution_id} -f', url)}")
         return 0
     done = client.wait(started, timeout=86_400.0)
     if as_json:

@@ -10,6 +10,7 @@ from detent.cli.describe import schedule_sentence, task_words
 from detent.cli.inputs import JsonText, WithProgram, duration, payload, program
 from detent.cli.output import as_json as print_json
 from detent.cli.output import details
+from detent.cli.own import hint
 from detent.cli.remote import connect, talks_to_server
 from detent.cli.times import both
 
@@ -72,7 +73,7 @@ def create(ctx: click.Context, /, url: str | None, as_json: bool, **given: Any) 
             ("task", task_words(job.task)),
             ("schedule", schedule_sentence(job.raw)),
             ("next runs", "\n".join(map(both, runs))),
-            ("logs", f"detent execution logs --job {_quoted(job.name)}"),
+            ("logs", hint(f"execution logs --job {_quoted(job.name)}", url)),
         ]
     )
 

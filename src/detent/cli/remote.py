@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from detent.cli.exits import Absent, Ambiguous
 from detent.cli.options import as_json_option, settings
+from detent.cli.own import hint
 from detent.cli.times import local
 from detent.runtime.config import load
 
@@ -41,7 +42,7 @@ def find_job(client: Client, text: str) -> Job:
         return client.job(text)
     named = [job for job in client.jobs(name=text, limit=500) if job.name == text]
     if not named:
-        raise Absent(f"there is no job with the name or id {text!r}; see: detent job list")
+        raise Absent(f"there is no job with the name or id {text!r}; see: {hint('job list')}")
     going = [job for job in named if job.status not in ENDED]
     candidates = going or named
     if len(candidates) > 1:

@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import shlex
-import shutil
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,6 +11,7 @@ import click
 
 from detent import __version__
 from detent.cli.options import API, EVERY_ROLE, WORKER, settings
+from detent.cli.own import hint
 from detent.cli.serve import run_reporting
 from detent.runtime.config import Config, masked
 
@@ -52,7 +49,8 @@ def _supervise(config: Config, ready: Callable[[str], None]) -> None:
 
 
 def banner(config: Config, seconds: float) -> str:
-    where = "" if config.address == Config().address else f" --url {config.address}"
+    elsewhere = None if config.address == Config().address else config.address
+    first_job = hint("job create hello --shell 'echo hello' --cron '* * * * *'", elsewhere)
     data = (
         f"data       {_short(config.data)}"
         if config.database is None
@@ -62,25 +60,8 @@ def banner(config: Config, seconds: float) -> str:
   dashboard  {config.address}/
   api        {config.address}/api/v1
   {data}
-  first job  {own_command()} job create hello --shell 'echo hello' --cron '* * * * *'{where}
+  first job  {first_job}
   stop with Ctrl-C"""
-
-
-def own_command() -> str:
-    """This program as whoever started it can type it: its bare name only where the shell would find it."""
-    if shutil.which("detent"):
-        return "detent"
-    if Path(sys.argv[0]).name == "__main__.py":
-        return f"{_typed(sys.executable)} -m detent"
-    return _typed(sys.argv[0])
-
-
-def _typed(program: str) -> str:
-    whole = str(Path(program).absolute())
-    near = os.path.relpath(whole)
-    if os.sep not in near:
-        near = f"./{near}"  # a shell looks for bare names elsewhere
-    return shlex.quote(min(near, whole, key=len))
 
 
 def _short(path: Path) -> str:

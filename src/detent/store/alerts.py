@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
+from uuid import UUID
 
 from detent.model.ids import DEFAULT_TENANT
 from detent.store.database import Database
 from detent.store.sql import Queries
 
 queries = Queries.load()
+
+ABOUT_A_JOB = ("parked", "dead_letter")
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +24,11 @@ class Alert:
     times: int
     raised_at: datetime
     last_at: datetime
+
+    @property
+    def job_id(self) -> UUID | None:
+        """The job that it is about, if it is about one."""
+        return UUID(self.subject) if self.kind in ABOUT_A_JOB else None
 
 
 async def raise_alert(db: Database, kind: str, subject: str, message: str) -> None:

@@ -12,6 +12,7 @@ from detent.api.pages import job, overview, tables, words
 from detent.model.execution import Execution
 from detent.model.ids import new_job_id
 from detent.model.job import Job, JobSpec, PythonTask, ShellTask
+from detent.store.alerts import Alert
 from detent.store.jobs import Fire
 from detent.store.migrate import known
 from detent.store.stats import CAP, Fleet, Overview
@@ -78,6 +79,16 @@ def an_execution(**given: Any) -> Execution:
 )
 def test_what_keeps_jobs_from_happening_is_said(given: dict[str, Any], said: str) -> None:
     assert said in overview.warnings(fleet(**given))
+
+
+def test_an_alert_names_its_job_and_leads_there() -> None:
+    job = UUID("01998c2e-5c7a-7b3e-9f00-0123456789ab")
+    alert = Alert(1, "dead_letter", str(job), "executions of this job are dead letters", 1, NOW, NOW)
+    html = overview.warnings(fleet(), [alert], {job: "nightly <backup>"})
+    assert f'href="/jobs/{job}"' in html
+    assert "nightly &lt;backup&gt;" in html
+    assert f'href="/jobs/{job}"' in overview.warnings(fleet(), [alert])
+    assert overview.jobs_named([], [alert]) == {job}
 
 
 def test_a_whole_fleet_needs_no_warning() -> None:

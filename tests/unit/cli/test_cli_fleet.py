@@ -62,6 +62,8 @@ def test_nodes_show_what_they_own_and_how_they_keep_time(
     rows = shown(other, capsys, "nodes", [NODE, new])
     assert rows[0][:6] == ["node-1", "here:11", "live", "256", "12 ms", "-3.2 ms"]
     assert rows[1][:6] == ["node-2", "here:11", "live", "0", "2.50 s", "–"]
+    rows = shown(other, capsys, "nodes", [{**NODE, "skew_ms": -0.04}, {**NODE, "skew_ms": 0.05}])
+    assert [row[5] for row in rows] == ["0 ms", "+0.1 ms"]
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from detent.cli.up import banner, own_command
+from detent.cli.own import hint, own_command
+from detent.cli.up import banner
 from detent.runtime.config import Config
 
 
@@ -64,6 +65,16 @@ def test_a_module_that_was_started_by_python_is_told_so(
     monkeypatch.setattr(sys, "argv", [str(folder / "src/detent/__main__.py"), "up"])
     monkeypatch.setattr(sys, "executable", str(folder / ".venv/bin/python"))
     assert own_command() == ".venv/bin/python -m detent"
+
+
+def test_a_command_to_type_next_names_the_server_that_this_one_was_told(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "argv", [".venv/bin/detent", "job", "run"])
+    assert hint("job list") == ".venv/bin/detent job list"
+    assert (
+        hint("job list", "http://127.0.0.1:9000") == ".venv/bin/detent job list --url http://127.0.0.1:9000"
+    )
 
 
 def test_the_first_job_of_the_banner_can_be_typed_as_it_stands(

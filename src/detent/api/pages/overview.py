@@ -6,12 +6,13 @@ import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from types import MappingProxyType
 from typing import Any
 from uuid import UUID
 
 from detent.api.pages import tables, words
 from detent.api.pages.markup import Child, Markup, el, join
-from detent.api.pages.parts import badge, quiet, section
+from detent.api.pages.parts import badge, job_link, quiet, section
 from detent.model.execution import Execution
 from detent.model.ids import SHARDS
 from detent.model.job import Job
@@ -47,13 +48,15 @@ class Seen:
 def content(seen: Seen) -> Markup:
     return join(
         el("h1", "Overview"),
-        warnings(seen.figures.fleet, seen.figures.alerts),
+        warnings(seen.figures.fleet, seen.figures.alerts, seen.names),
         _figures(seen.figures),
         _first_job(seen.address) if not seen.jobs else _lists(seen),
     )
 
 
-def warnings(fleet: Fleet, alerts: Sequence[Alert] = ()) -> Markup:
+def warnings(
+    fleet: Fleet, alerts: Sequence[Alert] = (), names: Mapping[UUID, str] = MappingProxyType({})
+) -> Markup:
     """What keeps jobs from happening, and what to do about it."""
     found: list[Markup] = []
     if fleet.read_only:
@@ -67,18 +70,24 @@ def warnings(fleet: Fleet, alerts: Sequence[Alert] = ()) -> Markup:
         found.append(_warning("Not every shard is held", told, "detent scheduler"))
     if fleet.workers_live == 0:
         found.append(_warning("Nobody works", "No worker is running: what is fired waits.", "detent worker"))
-    found.extend(map(_alert, alerts[:SHOWN_ALERTS]))
+    found.extend(_alert(one, names) for one in alerts[:SHOWN_ALERTS])
     if len(alerts) > SHOWN_ALERTS:
         found.append(_warning("And more", f"{len(alerts) - SHOWN_ALERTS} further alerts are open."))
     return el("div", found, class_="warnings") if found else join()
 
 
-def _alert(one: Alert) -> Markup:
+def _alert(one: Alert, names: Mapping[UUID, str]) -> Markup:
     title = _ALERTS.get(one.kind, one.kind)
     about = None
-    if one.kind in ("parked", "dead_letter"):
-        about = join(" ", el("a", "See the job", href=f"/jobs/{one.subject}"), ".")
+    if one.job_id is not None:
+        about = join(" See ", job_link(one.job_id, names.get(one.job_id)), ".")
     return el("p", el("strong", title), " ", one.message, ".", about, class_="warning", role="note")
+
+
+def jobs_named(ran: Iterable[Execution], alerts: Sequence[Alert]) -> set[UUID]:
+    """The jobs that the page calls by their names."""
+    told = (one.job_id for one in alerts[:SHOWN_ALERTS])
+    return {one.job_id for one in ran} | {job_id for job_id in told if job_id is not None}
 
 
 def _warning(title: str, told: str, command: str | None = None) -> Markup:

@@ -40,7 +40,7 @@ async def front(request: AnyRequest) -> Response[bytes]:
         figures=figures,
         upcoming=await upcoming_jobs(database, tenant, SHOWN_FIRES),
         executions=ran.items,
-        names=await names_of_jobs(database, tenant, (one.job_id for one in ran.items)),
+        names=await names_of_jobs(database, tenant, overview.jobs_named(ran.items, figures.alerts)),
         jobs=newest.items,
     )
     return frame.page("Overview", overview.content(seen), here="/", raw="/api/v1/stats/overview")
