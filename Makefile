@@ -63,7 +63,7 @@ check: $(DEVELOP)  ## lint, types, architecture
 	@$(VENV)/bin/mypy
 	@$(VENV)/bin/lint-imports
 
-bench: $(DEVELOP)  ## measure, beside the raw database
+bench: $(DEVELOP)  ## measure, beside the raw database and other schedulers
 	@$(VENV)/bin/python -m bench $(ARGS)
 
 clean:  ## remove what was built; data folders stay

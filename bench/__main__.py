@@ -1,126 +1,106 @@
-"""Measure Detent on a PostgreSQL of its own, beside what the bare statements reach there.
+"""Measure Detent on a PostgreSQL of its own, beside what the bare statements and other schedulers reach there.
 
-Prints one JSON line for each result and a table at the end. Every round measures everything once, the raw
-limit right before what is held against it, because the machine's pace drifts; ratios are taken within a
-round, and the table has the median of the rounds.
+Prints one JSON line for each result and a table at the end. A figure stands right behind what it is held
+against, because the machine's pace drifts. What fails is told with its reason, and the rest goes on.
 """
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import json
 import signal
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Awaitable, Callable
+import traceback
+from argparse import Namespace
 from pathlib import Path
 from typing import Any
 
 import uvloop
 
-from bench import chain, drain, fire, lateness, machine, plain, raw
+from bench import machine
+from bench.options import arguments
+from bench.plan import plan
+from bench.report import report
 from bench.server import durability, embedded, fresh_database, version
-from bench.table import Result, summary, with_ratio
+from bench.step import Figure, Skipped, Step, broken_promises, with_ratios
+from bench.table import summary
 from detent.store.embedded import Embedded
 
-SCENARIOS = ("drain", "fire", "lateness")
-WORKERS = (1, 2)
-QUICK = {"n": 20_000, "rounds": 1, "seconds": 5.0, "patience": 0.0}
 
-Measure = Callable[[str], Awaitable[dict[str, Any]]]
-Step = tuple[str, str | None, Measure]
+class Run:
+    """The lines of one run, each printed when it is there."""
 
+    def __init__(self, server: Embedded, options: Namespace, constant: dict[str, Any]) -> None:
+        self._server = server
+        self._options = options
+        self._constant = constant
+        self.lines: list[Figure] = []
 
-def arguments(given: list[str] | None = None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="bench", description=__doc__.partition("\n\n")[0])
-    parser.add_argument(
-        "scenarios", nargs="*", metavar="SCENARIO", help=f"of {', '.join(SCENARIOS)}; default all"
-    )
-    parser.add_argument(
-        "--n", type=int, default=100_000, help="executions to drain, timers to fire (default %(default)s)"
-    )
-    parser.add_argument(
-        "--rounds", type=int, default=3, help="of drain and fire; lateness once (default %(default)s)"
-    )
-    parser.add_argument("--rate", type=int, default=100, help="one-time jobs a second (default %(default)s)")
-    parser.add_argument("--seconds", type=float, default=20.0, help="of lateness (default %(default)s)")
-    parser.add_argument(
-        "--patience",
-        type=float,
-        default=5.0,
-        help="seconds to wait before each figure for others to leave the machine alone (default %(default)s)",
-    )
-    parser.add_argument(
-        "--quick", action="store_true", help="half a minute: shows that it works, not how fast"
-    )
-    options = parser.parse_args(given)
-    if options.quick:
-        vars(options).update(QUICK)
-    options.scenarios = options.scenarios or list(SCENARIOS)
-    if unknown := set(options.scenarios) - set(SCENARIOS):
-        parser.error(f"no such scenario: {', '.join(sorted(unknown))}; there are {', '.join(SCENARIOS)}")
-    if min(options.n, options.rounds, options.rate, options.seconds) <= 0:
-        parser.error("--n, --rounds, --rate and --seconds must be positive")
-    return options
+    async def take(self, step: Step) -> None:
+        head: Figure = {"figure": step.name} | ({"peer": step.peer} if step.peer else {})
+        try:
+            figures = await self._measure(step)
+        except Skipped as reason:
+            self._say({**head, "skipped": str(reason)})
+            return
+        except Exception as error:
+            traceback.print_exc()
+            why = f"{type(error).__name__}: {error}".strip().rstrip(":")
+            self._say({**head, "failed": why.splitlines()[0][:300]})
+            return
+        raw = next((line for line in reversed(self._good()) if line["figure"] == step.raw), None)
+        peers = [line for line in self._good() if line["figure"] == step.name and "peer" in line]
+        for figure in figures:
+            self._say(with_ratios(head | figure, raw, [] if step.peer else peers))
 
+    async def _measure(self, step: Step) -> list[Figure]:
+        before = await machine.quiet(self._options.patience)
+        async with asyncio.timeout(step.limit), fresh_database(self._server, migrated=step.migrated) as url:
+            measured = await step.measure(url)
+        others = max(before, await machine.busy())
+        figures = measured if isinstance(measured, list) else [measured]
+        return [figure | {"others_busy": others} for figure in figures]
 
-def _draining(n: int, workers: int, folder: Path) -> Measure:
-    return lambda url: drain.measure(url, n, workers, folder)
+    def _good(self) -> list[Figure]:
+        return [line for line in self.lines if not {"failed", "skipped"} & line.keys()]
 
-
-def plan(options: argparse.Namespace, folder: Path) -> list[Step]:
-    """What is measured, in order: name, the raw limit it is held against, how."""
-    n, rate, seconds = options.n, options.rate, options.seconds
-    one_round: list[Step] = []
-    if "drain" in options.scenarios:
-        one_round.append(("plain_queue", None, lambda url: plain.measure(url, n)))
-        one_round.append(("raw_claim_close", "plain_queue", lambda url: raw.measure(url, n)))
-        for workers in WORKERS:
-            one_round.append((f"drain_{workers}", "raw_claim_close", _draining(n, workers, folder)))
-    if "fire" in options.scenarios:
-        one_round.append(("raw_fire", None, lambda url: fire.measure_raw(url, n)))
-        one_round.append(("fire", "raw_fire", lambda url: fire.measure(url, n, folder)))
-    steps: list[Step] = one_round * int(options.rounds)
-    if "lateness" in options.scenarios:
-        steps.append(("raw_lateness", None, lambda url: chain.measure_raw(url, rate, seconds)))
-        steps.append(("lateness", "raw_lateness", lambda url: lateness.measure(url, rate, seconds, folder)))
-    return steps
+    def _say(self, line: Figure) -> None:
+        self.lines.append(line)
+        text = json.dumps({**line, "date": machine.now(), **self._constant})
+        print(text, flush=True)
+        if self._options.out:
+            with self._options.out.open("a") as file:
+                file.write(f"{text}\n")
 
 
-async def measure(server: Embedded, options: argparse.Namespace, folder: Path) -> AsyncIterator[Result]:
-    latest: dict[str, dict[str, Any]] = {}
-    for name, raw_name, step in plan(options, folder):
-        before = await machine.quiet(options.patience)
-        async with fresh_database(server) as url:
-            figure = await step(url)
-        figure["others_busy"] = max(before, await machine.busy())
-        latest[name] = with_ratio(figure, latest.get(raw_name) if raw_name else None, raw_name)
-        yield name, latest[name]
-
-
-async def run(server: Embedded, options: argparse.Namespace, folder: Path) -> None:
+async def run(server: Embedded, options: Namespace, folder: Path) -> int:
     task = asyncio.current_task()
     assert task is not None
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
-    durable = await durability(server.url)
-    postgres = await version(server.url)
-    results: list[Result] = []
-    async for name, figure in measure(server, options, folder):
-        results.append((name, figure))
-        facts = machine.facts(postgres)
-        print(json.dumps({"figure": name, **figure, **facts, "durable": durable}), flush=True)
-    print(f"\n{summary(results)}", flush=True)
+    size = "quick" if options.quick else "full" if options.full else "everyday"
+    constant = {
+        "size": size,
+        **machine.facts(await version(server.url)),
+        "durable": await durability(server.url),
+    }
+    taken = Run(server, options, constant)
+    for step in plan(server, options, folder):
+        await taken.take(step)
+    print(f"\n{summary(taken.lines)}", flush=True)
+    return 1 if any("failed" in line or broken_promises(line) for line in taken.lines) else 0
 
 
 def main() -> int:
     options = arguments()
+    if options.report:
+        print(report([json.loads(line) for line in options.report.read_text().splitlines() if line]))
+        return 0
     try:
         with embedded() as server, tempfile.TemporaryDirectory(prefix="detent-bench-") as folder:
-            uvloop.run(run(server, options, Path(folder)))
+            return uvloop.run(run(server, options, Path(folder)))
     except (KeyboardInterrupt, asyncio.CancelledError):
         return 130
-    return 0
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ import time
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from bench.load import create_once_jobs
+from bench.load import ahead, create_once_jobs
 from bench.percentile import percentile
 from bench.server import Connection, connection
 from detent.dispatch.rank import everything
@@ -24,9 +24,9 @@ from detent.store.sql import Queries
 from detent.store.timers import DueTimer
 from detent.when.rule import NextFires
 
-AHEAD = 2.0
 SPIN_SECONDS = 0.003
 SAMPLES = 500
+MOST_PER_SECOND = 200  # one after the other, as here, holds no more
 
 
 async def measure_raw(url: str, rate: int, seconds: float) -> dict[str, Any]:
@@ -39,7 +39,9 @@ async def measure_raw(url: str, rate: int, seconds: float) -> dict[str, Any]:
         clock = Clock()
         for _ in range(8):
             await clock.sample(lambda: firing.fetchval(Queries.load().clock_us))
-        now, _ = await create_once_jobs(url, firing, [timedelta(seconds=AHEAD + i / rate) for i in range(n)])
+        now, _ = await create_once_jobs(
+            url, firing, [timedelta(seconds=ahead(n) + i / rate) for i in range(n)]
+        )
         horizon = now + timedelta(days=1)
         rows = await firing.fetch(Queries.load().due_timers, list(range(SHARDS)), horizon, n)
         due = sorted((DueTimer(*row) for row in rows), key=lambda timer: timer.due_at)

@@ -27,6 +27,7 @@ _numbers = count(1)
 
 # From the far end of the key: while the last execution is open this reads one row, not all dead ones.
 _LAST_OPEN = "select execution_id from detent.live order by execution_id desc limit 1"
+_CLOSED = "select count(*) from detent.executions"
 
 
 async def measure(url: str, n: int, workers: int, folder: Path) -> dict[str, Any]:
@@ -47,15 +48,15 @@ async def measure(url: str, n: int, workers: int, folder: Path) -> dict[str, Any
             await all_wait(watch, "live", workers)
             before = [cpu_seconds(process) for process in running]
         started = time.perf_counter()
-        await _empty(watch)
+        await until_empty(watch, n)
         seconds = time.perf_counter() - started
         cpu = sum(map(cpu_seconds, running)) - sum(before)
         await _verify(watch, n, file)
     return {
+        "per_second": round(n / seconds),
         "n": n,
         "workers": workers,
         "seconds": round(seconds, 3),
-        "per_second": round(n / seconds),
         "worker_cpu_us_each": round(1e6 * cpu / n, 1),
         "worker_cores_busy": round(cpu / seconds, 2),
         "slots": SLOTS,
@@ -63,14 +64,14 @@ async def measure(url: str, n: int, workers: int, folder: Path) -> dict[str, Any
     }
 
 
-async def _empty(watch: Connection) -> None:
-    """Wait until nothing is open; fail when nothing moves any more."""
+async def until_empty(watch: Connection, n: int) -> None:
+    """Wait until `n` are closed and nothing is open; fail when nothing moves any more."""
     last_look = await watch.prepare(_LAST_OPEN)
     closed, moved = -1, time.monotonic()
-    while await last_look.fetchval() is not None:
+    while await last_look.fetchval() is not None or await watch.fetchval(_CLOSED) < n:
         await asyncio.sleep(LOOK_EVERY)
         if time.monotonic() - moved > STUCK_SECONDS:
-            now_closed = await watch.fetchval("select count(*) from detent.executions")
+            now_closed = await watch.fetchval(_CLOSED)
             if now_closed == closed:
                 raise RuntimeError(f"stuck: {closed} were recorded, and no more in {STUCK_SECONDS:g} s")
             closed, moved = now_closed, time.monotonic()

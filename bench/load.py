@@ -1,4 +1,8 @@
-"""What is there before a measurement starts: one job with a long queue, or many jobs with their timers."""
+"""What is there before a measurement starts: one job with a long queue, or many jobs with their timers.
+
+A few thousand jobs are made as the program makes them. More are copies of one that was made so, whatever columns
+the tables have: a row for each in `jobs`, `job_revisions` and `timers`, with an id and an instant of its own.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +18,9 @@ from detent.store.database import Database
 from detent.store.jobs import Draft, create_jobs
 
 CREATE_BATCH = 5000
+COPY_CHUNK = 250_000
+CREATED_PER_SECOND = 3000  # that a busy machine makes for certain
+PHASES = 50
 
 # Ids as the program makes them: a time prefix that grows, then noise. Fifty share a millisecond.
 _QUEUE = """
@@ -25,25 +32,74 @@ select (lpad(to_hex((extract(epoch from now()) * 1000)::bigint + i / 50), 12, '0
        $4::smallint, false, 'queued', 'manual', 'default'
 from generate_series(1, $2::integer) as i
 """
+_COPIES = """
+create unlogged table if not exists public.copies (i bigint, job_id uuid);
+truncate public.copies;
+"""
+_NEXT_COPIES = """
+insert into public.copies (i, job_id)
+select i, (lpad(to_hex((extract(epoch from $3::timestamptz) * 1000)::bigint + i / 50), 12, '0')
+           || '7' || substr(md5(i::text), 1, 3) || '8' || substr(md5(i::text), 4, 15))::uuid
+from generate_series($1::bigint, $2::bigint) as i
+"""
+_COLUMNS = """
+select array_agg(column_name::text order by ordinal_position) from information_schema.columns
+where table_schema = 'detent' and table_name = $1::text and is_generated = 'NEVER' and is_identity = 'NO'
+"""
+_OWN = {
+    "job_id": "c.job_id",
+    "shard": "get_byte(uuid_send(c.job_id), 15)::smallint",
+    "due_at": "$2::timestamptz + c.i * $3::interval",
+}
 
 
-async def queue_executions(url: str, connection: Connection, n: int) -> UUID:
+async def queue_executions(url: str, connection: Connection, n: int, task: str = "bench.write") -> UUID:
     """Queue `n` executions of one manual job by one statement."""
-    spec = JobSpec(name="bench", task=PythonTask("bench.write"))
+    spec = JobSpec(name="bench", task=PythonTask(task))
     now: datetime = await connection.fetchval("select clock_timestamp()")
     draft = Draft(new_job_id(now), spec, "null", None)
-    await _create(url, [draft], now)
+    await create(url, [draft], now)
     await connection.execute(_QUEUE, draft.job_id, n, DEFAULT_TENANT, CLASSES[spec.priority])
     await settle(connection, "live")
     return draft.job_id
 
 
-async def create_due_jobs(url: str, connection: Connection, n: int) -> None:
-    """Make `n` daily jobs whose next instant has just come."""
-    spec = JobSpec(name="bench", task=PythonTask("bench.nothing"), cron="0 0 * * *")
+async def create_schedules(
+    url: str,
+    connection: Connection,
+    n: int,
+    due_at: datetime | None = None,
+    apart: timedelta = timedelta(0),
+    task: str = "bench.nothing",
+) -> datetime:
+    """Make `n` daily jobs whose next instant is `due_at`, or has just come; or one after the other from then on."""
     now: datetime = await connection.fetchval("select clock_timestamp()")
-    await _create(url, [Draft(new_job_id(now), spec, "null", now) for _ in range(n)], now)
-    await settle(connection, "timers")
+    due_at = due_at or now
+    spec = JobSpec(name="bench", task=PythonTask(task), cron="0 0 * * *")
+    model = Draft(new_job_id(now), spec, "null", due_at)
+    await create(url, [model], now)
+    async with connection.transaction():
+        # The references of copies are those of the model; checking each of them would double the time.
+        await connection.execute("set local session_replication_role = replica")
+        await connection.execute(_COPIES)
+        for first in range(1, n, COPY_CHUNK):
+            await connection.execute("truncate public.copies")
+            await connection.execute(_NEXT_COPIES, first, min(n - 1, first + COPY_CHUNK - 1), now)
+            for table in ("jobs", "job_revisions", "timers"):
+                await _copy(connection, table, model.job_id, due_at, apart)
+    await settle(connection, "jobs", "job_revisions", "timers")
+    return due_at
+
+
+async def _copy(connection: Connection, table: str, model: UUID, due_at: datetime, apart: timedelta) -> None:
+    columns: list[str] = await connection.fetchval(_COLUMNS, table)
+    values = [_OWN.get(column, f"m.{column}") for column in columns]
+    timed = table == "timers"
+    await connection.execute(
+        f"insert into detent.{table} ({', '.join(columns)})"
+        f" select {', '.join(values)} from public.copies c, detent.{table} m where m.job_id = $1::uuid order by c.i",
+        model, *((due_at, apart) if timed else ()),
+    )  # fmt: skip
 
 
 async def create_once_jobs(
@@ -55,18 +111,47 @@ async def create_once_jobs(
     for number, ahead in enumerate(instants):
         spec = JobSpec(name=f"bench {number}", task=PythonTask("bench.nothing"), scheduled_at=now + ahead)
         drafts.append(Draft(new_job_id(now), spec, "null", spec.scheduled_at))
-    await _create(url, drafts, now)
+    await create(url, drafts, now)
     await connection.execute("select pg_notify($1, $2)", TIMERS, EVERYTHING)
+    left = now + min(instants) - await connection.fetchval("select clock_timestamp()")
+    if left < timedelta(seconds=1):
+        raise RuntimeError(
+            f"the jobs were made {left.total_seconds():.1f} s before the first instant: too late"
+        )
     return now, [draft.job_id for draft in drafts]
 
 
-async def settle(connection: Connection, table: str) -> None:
+def ahead(n: int) -> float:
+    """Seconds from now to the first instant of `n` one-time jobs, so that all are made well before it."""
+    return 3.0 + n / CREATED_PER_SECOND
+
+
+async def create_ticking_jobs(url: str, connection: Connection, n: int) -> list[UUID]:
+    """Make `n` jobs that are due once a second, in phases all over the second."""
+    now: datetime = await connection.fetchval("select clock_timestamp()")
+    spec = JobSpec(name="bench", task=PythonTask("bench.nothing"), every=1.0)
+    made: list[UUID] = []
+    for phase in range(PHASES):
+        armed = now + timedelta(seconds=phase / PHASES)
+        due_at = armed + timedelta(seconds=5)
+        count = n * (phase + 1) // PHASES - n * phase // PHASES
+        drafts = [Draft(new_job_id(now), spec, "null", due_at) for _ in range(count)]
+        if drafts:
+            await create(url, drafts, armed)
+        made += [draft.job_id for draft in drafts]
+    await connection.execute("select pg_notify($1, $2)", TIMERS, EVERYTHING)
+    return made
+
+
+async def settle(connection: Connection, *tables: str) -> None:
     """The loading belongs to no figure: neither its checkpoint nor the statistics it leaves behind."""
-    await connection.execute(f"vacuum analyze detent.{table}")
+    for table in tables:
+        await connection.execute(f"vacuum analyze detent.{table}")
     await connection.execute("checkpoint")
 
 
-async def _create(url: str, drafts: Sequence[Draft], now: datetime) -> None:
+async def create(url: str, drafts: Sequence[Draft], now: datetime) -> None:
+    """As the program makes jobs, in batches."""
     database = await Database.open(url, size=2, application_name="detent bench")
     try:
         for start in range(0, len(drafts), CREATE_BATCH):

@@ -18,9 +18,12 @@ SAMPLE_SECONDS = 0.5
 DISTURBED = 0.1
 
 
+def now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
 def facts(postgres: str) -> dict[str, Any]:
     return {
-        "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "machine": {
             "cores": len(os.sched_getaffinity(0)),
             "memory_gb": round(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2**30),

@@ -66,7 +66,7 @@ async def measure(url: str, n: int) -> dict[str, Any]:
         recorded = await claims.fetchval("select count(*) from plain.history")
         if recorded != n:
             raise RuntimeError(f"{n} were queued and {recorded} recorded")
-    return {"n": n, "seconds": round(seconds, 3), "per_second": round(n / seconds), "batch": BATCH}
+    return {"per_second": round(n / seconds), "n": n, "seconds": round(seconds, 3), "batch": BATCH}
 
 
 async def _claim_all(c: Connection, batches: _Batches) -> None:

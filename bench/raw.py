@@ -23,33 +23,33 @@ from detent.store.sql import Queries
 BATCH = 500
 AHEAD = 2  # claimed batches that may wait to be closed
 
-_Batches = asyncio.Queue[list[asyncpg.Record] | None]
+Batches = asyncio.Queue[list[asyncpg.Record] | None]
 
 
 async def measure(url: str, n: int) -> dict[str, Any]:
     async with connection(url, hot=True) as claims, connection(url, hot=True) as closes:
         await queue_executions(url, claims, n)
-        batches: _Batches = asyncio.Queue(AHEAD)
+        batches: Batches = asyncio.Queue(AHEAD)
         started = time.perf_counter()
         async with asyncio.TaskGroup() as group:
-            claiming = group.create_task(_claim_all(claims, batches))
-            closing = group.create_task(_close_all(closes, batches))
+            claiming = group.create_task(claim_all(claims, batches))
+            closing = group.create_task(close_all(closes, batches))
         seconds = time.perf_counter() - started
         recorded = await claims.fetchval("select count(*) from detent.executions where status = 'succeeded'")
         if recorded != n:
             raise RuntimeError(f"{n} were queued and {recorded} recorded")
     return {
+        "per_second": round(n / seconds),
         "n": n,
         "seconds": round(seconds, 3),
-        "per_second": round(n / seconds),
         "claim_ms": round(1000 * claiming.result(), 2),
         "close_ms": round(1000 * closing.result(), 2),
         "batch": BATCH,
     }
 
 
-async def _claim_all(c: Connection, batches: _Batches) -> float:
-    """Claim until there is nothing left; returns the mean seconds of a claim."""
+async def claim_all(c: Connection, batches: Batches, last: asyncio.Event | None = None) -> float:
+    """Claim until there is nothing left, and nothing more will come; returns the mean seconds of a claim."""
     queries = Queries.load()
     worker = new_incarnation_id()
     await c.execute(
@@ -57,12 +57,19 @@ async def _claim_all(c: Connection, batches: _Batches) -> float:
     )
     claim = await c.prepare(queries.claim)
     bounds = Bounds()
-    spent, calls = 0.0, 0
+    spent, calls, swept = 0.0, 0, False
     while True:
-        before = time.perf_counter()
+        before, all_there = time.perf_counter(), last is None or last.is_set()
         ranges = bounds.ranges(time.time_ns() // 1000, BATCH)
         rows = await claim.fetch(worker, "default", BATCH, *zip(*ranges, strict=True), timedelta(0))
         bounds.took([(r["class"], r["rank"]) for r in rows], time.time_ns() // 1000, all_of_it=False)
+        if not rows and not all_there:
+            await asyncio.sleep(0.001)
+            continue
+        if not rows and not swept:
+            bounds.widen()
+            swept = True
+            continue
         if not rows:
             await batches.put(None)
             return spent / max(calls, 1)
@@ -70,7 +77,7 @@ async def _claim_all(c: Connection, batches: _Batches) -> float:
         await batches.put(rows)
 
 
-async def _close_all(c: Connection, batches: _Batches) -> float:
+async def close_all(c: Connection, batches: Batches) -> float:
     """Close what was claimed as succeeded; returns the mean seconds of a close."""
     close = await c.prepare(Queries.load().close_succeeded)
     now_us = await c.fetchval("select (extract(epoch from clock_timestamp()) * 1000000)::bigint")

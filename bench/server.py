@@ -44,14 +44,15 @@ def embedded() -> Iterator[Embedded]:
 
 
 @contextlib.asynccontextmanager
-async def fresh_database(server: Embedded) -> AsyncIterator[str]:
-    """The URL of a new database with the schema: no figure inherits another's dead rows."""
+async def fresh_database(server: Embedded, *, migrated: bool = True) -> AsyncIterator[str]:
+    """The URL of a new database, with the schema: no figure inherits another's dead rows."""
     name = f"bench_{next(_numbers)}"
     await _administer(server.url, f"create database {name}")
     try:
         url = server.url.replace("/detent?", f"/{name}?")
         assert url != server.url
-        await migrate(url)
+        if migrated:
+            await migrate(url)
         yield url
     finally:
         if server.alive():

@@ -1,99 +1,82 @@
-"""The summary: ratios first, because they outlive the machine; then what was reached."""
+"""The summary of a run: ratios first, because they outlive the machine; then what was reached."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from bench.machine import DISTURBED
 from bench.percentile import median
+from bench.step import broken_promises
 
-Result = tuple[str, Mapping[str, Any]]
-Lines = list[tuple[str, str, str]]
+Line = Mapping[str, Any]
+Row = tuple[str, str]
 
-# What the design asks for.
-TO_REACH = {
-    "drain_1": "≥ 60,000/s",
-    "drain_2": "≥ 70,000/s",
-    "fire": "≥ 40,000/s",
-    "p50_ms": "≤ 0.5 ms",
-    "p99_ms": "≤ 2.0 ms",
-    "early": "0",
-}
 _WARNING = "Others used up to {:.0%} of the cores right before or after a figure: disturbed, measure again."
-NAMES = {
-    "plain_queue": "plain queue",
-    "raw_claim_close": "raw claim + close",
-    "drain_1": "drain, 1 worker",
-    "drain_2": "drain, 2 workers",
-    "raw_fire": "raw fire",
-    "fire": "fire, 1 scheduler",
-    "raw_lateness": "raw lateness",
-    "lateness": "lateness",
-}
+_UNITS = {"ms": " ms", "seconds": " s", "mb": " MB", "gb": " GB", "second": "/s", "ratio": " ×"}
 
 
-def with_ratio(
-    figure: dict[str, Any], limit: Mapping[str, Any] | None, limit_name: str | None
-) -> dict[str, Any]:
-    """The figure with its ratio to the raw limit of the same round: a share of its pace, a multiple of its
-    lateness."""
-    if limit is None:
-        return figure
-    of = "per_second" if "per_second" in figure else "p50_ms"
-    return {**figure, "ratio": round(figure[of] / limit[of], 3), "ratio_to": limit_name}
-
-
-def summary(results: Sequence[Result]) -> str:
-    """A table of medians; the spread of the rounds behind each."""
-    figures: dict[str, list[Mapping[str, Any]]] = {}
-    for name, figure in results:
-        figures.setdefault(name, []).append(figure)
-    ratios: Lines = []
-    reached: Lines = []
-    for name, rounds in figures.items():
-        shown = NAMES[name]
-        if "ratio" in rounds[0]:
-            ratios.append((f"{shown} / {NAMES[rounds[0]['ratio_to']]}", _ratio(rounds), ""))
-        if "per_second" in rounds[0]:
-            reached.append((shown, _pace(rounds), TO_REACH.get(name, "")))
-        else:
-            reached += _lateness(name, rounds[0])
-    table = _table([("what", "reached", "to reach"), *ratios, *reached])
-    others = max((figure["others_busy"] for _, figure in results), default=0.0)
-    return table if others < DISTURBED else f"{table}\n\n{_WARNING.format(others)}"
-
-
-def _ratio(rounds: Sequence[Mapping[str, Any]]) -> str:
-    form = "{:.0%}" if "per_second" in rounds[0] else "{:.1f} x"
-    return _spread([figure["ratio"] for figure in rounds], form)
-
-
-def _pace(rounds: Sequence[Mapping[str, Any]]) -> str:
-    return _spread([figure["per_second"] for figure in rounds], "{:,.0f}/s")
-
-
-def _spread(values: Sequence[float], form: str) -> str:
-    middle = form.format(median(values))
-    if len(values) == 1:
-        return middle
-    return f"{middle} ({form.format(min(values))} to {form.format(max(values))})"
-
-
-def _lateness(name: str, figure: Mapping[str, Any]) -> Lines:
-    at = f"{NAMES[name]} at {figure['rate']}/s"
-    ours = name == "lateness"
-    lines = [
-        (f"{at}, {key[:3]}", f"{figure[key]:.2f} ms", TO_REACH.get(key, "") if ours else "")
-        for key in ("p50_ms", "p99_ms", "max_ms")
+def summary(lines: Sequence[Line]) -> str:
+    """Medians of each figure, with the least and the greatest of its rounds."""
+    figures: dict[tuple[str, str], list[Line]] = {}
+    for line in lines:
+        if not {"failed", "skipped"} & line.keys():
+            figures.setdefault((line["figure"], line.get("peer", "")), []).append(line)
+    ratios: list[Row] = []
+    reached: list[Row] = []
+    for (name, peer), rounds in figures.items():
+        shown = f"{name} · {peer}" if peer else name
+        for ratio, of in (("ratio", "ratio_to"), ("ratio_to_best_peer", "best_peer")):
+            if ratio in rounds[0]:
+                ratios.append((f"{shown} / {rounds[-1][of]}", spread(rounds, ratio, "{:.2f} ×")))
+        reached.append((shown, _reached(rounds)))
+    parts = [table(("held against", "ratio"), ratios), table(("figure", "reached"), reached)]
+    parts += [f"{_named(line)} left out: {line['skipped']}" for line in lines if "skipped" in line]
+    parts += [f"{_named(line)} FAILED: {line['failed']}" for line in lines if "failed" in line]
+    parts += [
+        f"{_named(line)} BROKE A PROMISE: {', '.join(what)}"
+        for line in lines
+        if (what := broken_promises(line))
     ]
-    if ours:
-        lines.append((f"{at}, early starts of {figure['n']:,}", str(figure["early"]), TO_REACH["early"]))
-    return lines
+    others = max((line.get("others_busy", 0.0) for line in lines), default=0.0)
+    if others >= DISTURBED:
+        parts.append(_WARNING.format(others))
+    return "\n\n".join(part for part in parts if part)
 
 
-def _table(lines: Lines) -> str:
-    first, second, third = (max(len(line[column]) for line in lines) for column in range(3))
-    rows = [f"| {a:<{first}} | {b:>{second}} | {c:>{third}} |" for a, b, c in lines]
-    rows.insert(1, f"| {'-' * first} | {'-' * (second - 1)}: | {'-' * (third - 1)}: |")
-    return "\n".join(rows)
+def _named(line: Line) -> str:
+    return f"{line['figure']} · {line['peer']}" if "peer" in line else str(line["figure"])
+
+
+def _reached(rounds: Sequence[Line]) -> str:
+    first = rounds[0]
+    if "per_second" in first:
+        text = spread(rounds, "per_second", "{:,.0f}/s")
+        return f"{text}, p99 {first['p99_ms']:.1f} ms" if "p99_ms" in first else text
+    if "early" in first and "p50_ms" in first:
+        after = first.get("recorded_after_seconds")
+        return (
+            f"p50 {first['p50_ms']:.2f}, p99 {first['p99_ms']:.2f}, max {first['max_ms']:.2f} ms,"
+            f" early {first['early']} of {first['n']:,}"
+            + (f", recorded after {after:.2f} s" if after else "")
+        )
+    told = {name: value for name, value in first.items() if isinstance(value, int | float)}
+    return ", ".join(f"{name} {value:,}" for name, value in told.items() if name != "others_busy")
+
+
+def spread(rounds: Sequence[Line], field: str, form: str, middle: Callable[..., float] = median) -> str:
+    values = [line[field] for line in rounds if field in line]
+    told = form.format(middle(values))
+    if len(values) == 1:
+        return told
+    return f"{told} ({form.format(min(values))} to {form.format(max(values))})"
+
+
+def table(head: Row, rows: Sequence[Row]) -> str:
+    if not rows:
+        return ""
+    rows = [head, *rows]
+    wide = [max(len(row[column]) for row in rows) for column in (0, 1)]
+    text = [f"| {a:<{wide[0]}} | {b:<{wide[1]}} |" for a, b in rows]
+    text.insert(1, f"| {'-' * wide[0]} | {'-' * wide[1]} |")
+    return "\n".join(text)

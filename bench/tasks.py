@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
+import time
 
 from detent.sdk.task import task
 
@@ -20,3 +22,9 @@ async def write() -> None:
 @task("bench.nothing")
 async def nothing() -> None:
     return None
+
+
+@task("bench.sleep")
+async def sleep() -> None:
+    """Until an instant that is the same for all."""
+    await asyncio.sleep(float(os.environ["BENCH_UNTIL"]) - time.time())
