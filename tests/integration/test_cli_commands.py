@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -16,7 +17,8 @@ from systems import Up, clean_environment, until
 from detent import Client, ClientError
 from detent.store.embedded import discard, temporary_folder
 
-EXAMPLES = Path(__file__).parents[2] / "examples"
+ROOT = Path(__file__).parents[2]
+EXAMPLES = ROOT / "examples"
 
 
 @pytest.fixture(scope="module")
@@ -284,3 +286,43 @@ def test_json_is_json_everywhere(up: Up) -> None:
         )  # fmt: skip
         assert done.returncode == 0, done.stderr
         json.loads(done.stdout)
+
+
+def test_the_first_jobs_of_the_readme_work_as_written(up: Up) -> None:
+    """Only the server's address and the place of the virtual environment are other ones here."""
+    section = (
+        (ROOT / "README.md")
+        .read_text()
+        .partition("## A first cron job")[2]
+        .partition("Python functions are")[0]
+    )
+    blocks = re.findall(r"^```sh\n(.*?)^```$", section, re.MULTILINE | re.DOTALL)
+    assert len(blocks) == 6
+    create, (logs, run, *_) = blocks[:3], blocks[3:]
+
+    def typed(block: str) -> str:
+        block = block.replace("http://127.0.0.1:8642", up.url).replace(
+            ".venv/bin/", f"{Path(sys.executable).parent}/"
+        )
+        done = subprocess.run(
+            ["bash", "-e", "-c", block],
+            capture_output=True,
+            text=True,
+            env=clean_environment(DETENT_URL=up.url),
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    for block, name in zip(create, ("hello-curl", "hello-python", "hello-cli"), strict=True):
+        typed(block)
+        job = up.json("job", "show", name)
+        assert (job["status"], job["cron"], job["timezone"]) == ("scheduled", "* * * * *", "Europe/Berlin")
+        assert up.detent("job", "run", name, "--wait").returncode == 0
+    until(lambda: typed(logs) == "hello from curl\n", what="the output of the latest execution")
+    shown = typed(run)
+    assert shown.startswith("hello from the terminal\n")
+    assert shown.count("succeeded") >= 2
+    for block in blocks[5:]:
+        assert "Mon" in typed(block)
+    for name in ("hello-curl", "hello-python", "hello-cli"):
+        assert up.detent("job", "cancel", name).returncode == 0

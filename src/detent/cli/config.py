@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from detent.cli.options import API, EVERY_ROLE, WORKER, as_json_option, settings
+from detent.cli.options import API, EVERY_ROLE, FLAGS, WORKER, as_json_option, settings
 from detent.cli.output import as_json as print_json
 from detent.cli.output import table
 from detent.runtime.config import SETTINGS, load
@@ -20,7 +20,7 @@ Examples:
 
 
 @click.command(epilog=EXAMPLES)
-@settings(*EVERY_ROLE, *API, "url", *WORKER, "workers", "schedulers")
+@settings(*EVERY_ROLE, *API, "url", *WORKER, "workers", "schedulers", *FLAGS, "retention_days")
 @as_json_option
 def config(as_json: bool, **flags: Any) -> None:
     """Show the effective settings and where each comes from: flag, environment or default.

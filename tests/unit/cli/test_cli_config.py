@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from detent.cli.config import config
 from detent.runtime import logs
-from detent.runtime.config import BadConfiguration, Config, environment_of, load, masked
+from detent.runtime.config import SETTINGS, BadConfiguration, Config, environment_of, load, masked
 
 
 def test_defaults_are_the_dataclass_and_say_so() -> None:
@@ -135,3 +136,8 @@ def test_levels_below_the_configured_one_are_silent(said: StringIO) -> None:
     logs.configure(Config(log_level="error"), "api", said)
     logging.getLogger("detent").warning("hush")
     assert said.getvalue() == ""
+
+
+def test_every_setting_can_be_tried_as_a_flag_of_config() -> None:
+    given = {parameter.name for parameter in config.params}
+    assert set(SETTINGS) <= given
