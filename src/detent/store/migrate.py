@@ -113,7 +113,10 @@ def compare(migrations: list[Migration], applied: list[Applied]) -> list[Migrati
                 f"the database lacks migration {migration}, but has {record.number} and later"
             )
         if record.checksum != migration.checksum:
-            raise SchemaMismatch(f"migration {migration} was changed after it was applied to this database")
+            raise SchemaMismatch(
+                f"migration {migration} was changed after it was applied to this database: "
+                "run the detent that applied it, or restore that file"
+            )
     return migrations[len(applied) :]
 
 
