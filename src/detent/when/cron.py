@@ -81,6 +81,7 @@ class Expression:
     weekday: Field = field(compare=False)
     year: Field = field(compare=False)
     day_rule: DayRule = field(compare=False)
+    any_year: bool = field(compare=False)
 
     @property
     def both_days(self) -> bool:
@@ -91,10 +92,6 @@ class Expression:
     def follows_elapsed_time(self) -> bool:
         """`*/15 * * * *` means every 15 minutes, whatever the wall clock does in between."""
         return self.minute.starred or self.hour.starred
-
-    @property
-    def any_year(self) -> bool:
-        return len(self.year.values) == YEAR.high - YEAR.low + 1
 
 
 def parse_cron(text: str, seed: int = PREVIEW_SEED) -> Expression:
@@ -140,9 +137,10 @@ def _expression(text: str, words: list[str], seed: int) -> Expression:
     fields = [read_field(kind, word) for kind, word in zip(_KINDS, chosen, strict=True)]
     second, minute, hour, day, month, weekday, year = fields
     rule = _day_rule(day, weekday)
-    expression = Expression(
-        " ".join(chosen) if any(hashed) else text, second, minute, hour, day, month, weekday, year, rule
-    )
+    any_year = len(year.values) == YEAR.high - YEAR.low + 1
+    if any(hashed):
+        text = " ".join(chosen)
+    expression = Expression(text, second, minute, hour, day, month, weekday, year, rule, any_year)
     _check_can_fire(expression, words)
     return expression
 

@@ -21,7 +21,7 @@ from typing import Literal, NamedTuple
 
 from detent.when import wall
 from detent.when.cron import Expression
-from detent.when.zone import END_YEAR, stretches, year_start
+from detent.when.zone import END_YEAR, Stretch, stretches, year_start
 
 Gap = Literal["next_valid", "skip"]
 Fold = Literal["first", "second", "both"]
@@ -79,7 +79,7 @@ def _spans(
 ) -> Iterator[_Span]:
     elapsed = expression.follows_elapsed_time
     start, end = _in_years(expression, start, end)
-    for stretch in stretches(timezone, start, end):
+    for stretch in _touched(expression, timezone, start, end):
         offset = stretch.offset
         low = max(start, stretch.start) + offset
         high = min(end, stretch.end) + offset
@@ -94,6 +94,23 @@ def _spans(
         if gap == "next_valid" and stretch.before < offset and stretch.start >= start:
             collapsed = _collapsed(expression, stretch.start + stretch.before, stretch.start + offset)
         yield _Span(offset, low, high, collapsed)
+
+
+def _touched(expression: Expression, timezone: str, start: int, end: int) -> Iterator[Stretch]:
+    """The stretches in which something may match: a rule of every leap day skips four years at once."""
+    if expression.any_year and len(expression.month.values) == 12:
+        yield from stretches(timezone, start, end)
+        return
+    nothing_before = start
+    for stretch in stretches(timezone, start, end):
+        if stretch.end <= nothing_before:
+            continue
+        day = wall.first_day(expression, max(stretch.start, start) - _MARGIN, end + _MARGIN)
+        if day is None:
+            return
+        nothing_before = day * wall.DAY - _MARGIN
+        if stretch.end > nothing_before:
+            yield stretch
 
 
 def _in_years(expression: Expression, start: int, end: int) -> tuple[int, int]:

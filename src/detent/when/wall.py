@@ -12,6 +12,7 @@ from bisect import bisect_left
 from collections.abc import Iterator
 from datetime import date
 from functools import lru_cache
+from itertools import count
 
 from detent.when.cron import Expression
 from detent.when.days import Month, days_of_shape
@@ -22,9 +23,7 @@ _EPOCH = date(1970, 1, 1).toordinal()
 
 def days_of(expression: Expression, month: Month) -> tuple[int, ...]:
     """The days of this month (1 is the first) on which the expression fires."""
-    if month.number not in expression.month.values:
-        return ()
-    if not expression.any_year and month.year not in expression.year.values:
+    if month.number not in expression.month.values or not _in_year(expression, month.year):
         return ()
     return days_of_shape(expression.day_rule, month.weekday, month.length)
 
@@ -86,7 +85,7 @@ def count_matches(expression: Expression, low: int, high: int) -> int:
     """How many local seconds in [low, high) match."""
     times = _times_of(expression)
     total = 0
-    for month in _months(low, high):
+    for month in _months(expression, low, high):
         days = days_of(expression, month)
         base = month.first * DAY
         if base >= low and base + month.length * DAY <= high:
@@ -98,10 +97,15 @@ def count_matches(expression: Expression, low: int, high: int) -> int:
     return total
 
 
+def first_day(expression: Expression, low: int, high: int) -> int | None:
+    """The first matching day, counted since 1970, that touches [low, high)."""
+    return next(_days_between(expression, low, high), None)
+
+
 def _days_between(expression: Expression, low: int, high: int) -> Iterator[int]:
     """The matching days, counted since 1970, that touch [low, high)."""
     first, end = low // DAY, -(-high // DAY)
-    for month in _months(low, high):
+    for month in _months(expression, low, high):
         for number in days_of(expression, month):
             day = month.first + number - 1
             if day >= end:
@@ -110,13 +114,26 @@ def _days_between(expression: Expression, low: int, high: int) -> Iterator[int]:
                 yield day
 
 
-def _months(low: int, high: int) -> Iterator[Month]:
-    """The months that touch [low, high), in order."""
+def _months(expression: Expression, low: int, high: int) -> Iterator[Month]:
+    """The months of the expression that touch [low, high), in order; the others are not even looked at."""
     begin = date.fromordinal(_EPOCH + low // DAY)
-    index = begin.year * 12 + begin.month - 1
-    while (month := _month(index)).first * DAY < high:
-        yield month
-        index += 1
+    numbers = expression.month.values
+    for year in count(begin.year):
+        if not _in_year(expression, year):
+            if _month(year * 12).first * DAY >= high:
+                return
+            continue
+        for number in numbers:
+            if number < begin.month and year == begin.year:
+                continue
+            month = _month(year * 12 + number - 1)
+            if month.first * DAY >= high:
+                return
+            yield month
+
+
+def _in_year(expression: Expression, year: int) -> bool:
+    return expression.any_year or year in expression.year.values
 
 
 def _months_back(low: int, high: int) -> Iterator[Month]:

@@ -179,8 +179,32 @@ def test_when_prints_sentence_and_instants(capsys: pytest.CaptureFixture[str]) -
     assert json.loads(capsys.readouterr().out) == {
         "sentence": "every day at 09:00 Europe/Berlin",
         "fires": ["2026-03-28T08:00:00.000Z", "2026-03-29T07:00:00.000Z", "2026-03-30T07:00:00.000Z"],
+        "marks": {},
         "hints": [],
     }
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["--from", "2026-03-28T12:00:00Z"], "in place of 02:30, clocks go from 02:00 to 03:00"),
+        (["--from", "2026-03-28T12:00:00Z", "--gap", "skip"], "skipped 02:30, clocks go from 02:00 to 03:00"),
+        (["--from", "2026-10-24T12:00:00Z"], "first of two, clocks go from 03:00 back to 02:00"),
+        (["--from", "2026-10-24T12:00:00Z", "--fold", "second"], "second of two, clocks go"),
+    ],
+)
+def test_when_marks_what_daylight_saving_does(
+    capsys: pytest.CaptureFixture[str], words: list[str], says: str
+) -> None:
+    assert run(["when", "30 2 * * *", "--tz", "Europe/Berlin", "-n", "2", *words]) == Exit.OK
+    said = capsys.readouterr().out
+    assert "daylight saving" in said
+    assert says in said
+
+
+def test_when_warns_of_day_numbers_that_quartz_counts_differently(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["when", "0 0 9 ? * 2"]) == Exit.OK
+    assert "Note: day of week 2 is Tuesday; Quartz" in capsys.readouterr().out
 
 
 def test_when_counts_intervals_from_its_start(capsys: pytest.CaptureFixture[str]) -> None:
