@@ -13,6 +13,8 @@ import sys
 import tempfile
 import traceback
 from argparse import Namespace
+from collections.abc import Iterable
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +29,8 @@ from bench.step import Figure, Skipped, Step, broken_promises, with_ratios
 from bench.table import summary
 from detent.store.embedded import Embedded
 
+QUICK_PEERS = 4
+
 
 class Run:
     """The lines of one run, each printed when it is there."""
@@ -36,6 +40,20 @@ class Run:
         self._options = options
         self._constant = constant
         self.lines: list[Figure] = []
+
+    async def take_all(self, steps: Iterable[Step], at_once: int) -> None:
+        turns = asyncio.Semaphore(at_once)
+
+        async def in_turn(step: Step) -> None:
+            try:
+                await self.take(step)
+            finally:
+                turns.release()
+
+        async with asyncio.TaskGroup() as group:
+            for step in steps:
+                await turns.acquire()
+                group.create_task(in_turn(step))
 
     async def take(self, step: Step) -> None:
         head: Figure = {"figure": step.name} | ({"peer": step.peer} if step.peer else {})
@@ -85,8 +103,9 @@ async def run(server: Embedded, options: Namespace, folder: Path) -> int:
         "durable": await durability(server.url),
     }
     taken = Run(server, options, constant)
-    for step in plan(server, options, folder):
-        await taken.take(step)
+    for peers, steps in groupby(plan(server, options, folder), lambda step: step.peer is not None):
+        # With --quick no pace is asked for, and peers share no file and no table.
+        await taken.take_all(steps, QUICK_PEERS if options.quick and peers else 1)
     print(f"\n{summary(taken.lines)}", flush=True)
     return 1 if any("failed" in line or broken_promises(line) for line in taken.lines) else 0
 

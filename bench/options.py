@@ -31,7 +31,7 @@ SIZES: dict[str, tuple[type, float, float, float, str]] = {
     "attempts": (int, 10_000, 500, 10_000, "attempts at once"),
     "hold": (float, 40.0, 3.0, 60.0, "seconds that they run"),
     "api-seconds": (float, 15.0, 2.0, 30.0, "of requests"),
-    "takeovers": (int, 50, 2, 50, "repetitions; every fifth is a cut network"),
+    "takeovers": (int, 25, 2, 50, "repetitions; every fifth is a cut network"),
     "snapshot": (float, 60.0, 3.0, 600.0, "seconds that a transaction is held open"),
     "jobs": (int, 1_000_000, 20_000, 10_000_000, "jobs stored"),
     "fires": (int, 15_000, 1_000, 15_000, "fires a second beside the stored jobs"),

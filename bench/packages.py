@@ -9,16 +9,18 @@ import shutil
 from bench.step import Skipped
 
 INSTALL_SECONDS = 180.0
+_turn = asyncio.Lock()
 
 
 async def debian_program(program: str, package: str) -> str:
     """Where a program is. As root on Debian it is installed first if need be, without starting any service."""
-    if found := shutil.which(program):
-        return found
-    if os.getuid() != 0 or not shutil.which("apt-get"):
-        raise Skipped(f"{program} is not installed, and only root on Debian can install it here")
-    for words in (("update", "-qq"), ("install", "-y", "-qq", "--no-install-recommends", package)):
-        await finish("apt-get", *words, env={"DEBIAN_FRONTEND": "noninteractive", "RUNLEVEL": "1"})
+    async with _turn:
+        if found := shutil.which(program):
+            return found
+        if os.getuid() != 0 or not shutil.which("apt-get"):
+            raise Skipped(f"{program} is not installed, and only root on Debian can install it here")
+        for words in (("update", "-qq"), ("install", "-y", "-qq", "--no-install-recommends", package)):
+            await finish("apt-get", *words, env={"DEBIAN_FRONTEND": "noninteractive", "RUNLEVEL": "1"})
     if found := shutil.which(program):
         return found
     raise Skipped(f"{package} was installed and brought no {program}")

@@ -34,7 +34,7 @@ STOP_SECONDS = 10.0
 STUCK_SECONDS = 30.0
 GATE_SECONDS = 30.0
 GATE_CALM = 1.0
-START_SECONDS = 8.0
+START_FACTOR = 3.0  # times as long as the driver takes to start and end, for the next one to be done
 _HERE = Path(__file__).with_name("drivers")
 _WAITING = """
 select count(*) from pg_locks where relation = $1::text::regclass and not granted
@@ -119,16 +119,25 @@ async def _late(
     file: Path,
     stack: contextlib.AsyncExitStack,
 ) -> dict[str, Any]:
+    before = time.monotonic()
     await _load(command, env, 0, 0.0, 0)
+    start = START_FACTOR * (time.monotonic() - before)
     if peer.hears:
         await stack.enter_async_context(_worker(command, env))
         await asyncio.sleep(1.0)
-    first = time.time() + START_SECONDS + order.n / peer.loaded_per_second
-    await _load(command, env, order.n, first, order.rate)
-    if not peer.hears:
-        await stack.enter_async_context(_worker(command, env))
-        await asyncio.sleep(1.0)
-    if time.time() > first - 0.5:
+    for patience in (1, 4):
+        first = time.time() + patience * (start + order.n / peer.loaded_per_second)
+        await _load(command, env, order.n, first, order.rate)
+        if not peer.hears:
+            await stack.enter_async_context(_worker(command, env))
+            await asyncio.sleep(1.0)
+        if in_time := time.time() < first - 0.5:
+            break
+        await _done(watch, peer, file, None, lines=order.n)
+        os.truncate(file, 0)
+        if not peer.hears:
+            break
+    if not in_time:
         raise RuntimeError("the jobs were made too late for their first instant")
     await asyncio.sleep(max(0.0, first - time.time()) + (order.n / order.rate if order.rate else 0.0))
     started = time.perf_counter()
