@@ -326,3 +326,33 @@ def test_the_first_jobs_of_the_readme_work_as_written(up: Up) -> None:
         assert "Mon" in typed(block)
     for name in ("hello-curl", "hello-python", "hello-cli"):
         assert up.detent("job", "cancel", name).returncode == 0
+
+
+def test_jobs_are_loaded_from_json_lines_once_however_often(up: Up, client: Client, tmp_path: Path) -> None:
+    file = tmp_path / "jobs.jsonl"
+    jobs = [{"name": f"loaded {n}", "cron": "0 0 1 1 *", "tags": ["loaded"], "payload": n} for n in range(25)]
+    file.write_text("\n".join(map(json.dumps, jobs[:12])))
+    assert up.json("job", "load", str(file), "--batch", "5")["jobs"] == 12
+    file.write_text("\n".join(map(json.dumps, jobs)))
+    done = up.detent("job", "load", str(file), "--batch", "10")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("25 jobs are there")
+    found = {job.name: job.raw["payload"] for job in client.jobs(tag="loaded")}
+    assert found == {job["name"]: job["payload"] for job in jobs}
+    assert sum(1 for _ in client.jobs(tag="loaded")) == 25
+
+
+def test_a_wrong_line_of_a_load_is_named_with_its_field(up: Up, client: Client, tmp_path: Path) -> None:
+    file = tmp_path / "jobs.jsonl"
+    file.write_text('{"name": "good", "tags": ["half"]}\n\n{"name": "bad", "crom": "* * * * *"}\n')
+    done = up.detent("job", "load", str(file))
+    assert done.returncode == 2
+    assert "line 3, crom: is no known field; did you mean 'cron'?" in done.stderr
+    assert list(client.jobs(tag="half")) == []
+
+
+def test_many_jobs_are_created_by_the_client(client: Client) -> None:
+    bodies = [{"name": f"many {n}", "idempotency_key": f"many {n}"} for n in range(7)]
+    made = list(client.create_many(iter(bodies), batch=3))
+    assert [job.name for job in made] == [body["name"] for body in bodies]
+    assert [job.job_id for job in client.create_many(bodies)] == [job.job_id for job in made]

@@ -5,15 +5,16 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
+import gc
 import socket
 from collections.abc import Callable, Iterator
 
 import uvicorn
 from litestar import Litestar, Router, get
 from litestar.datastructures import State
-from litestar.response import Response
 
 from detent.api import dead_letters, executions, fleet, job_actions, jobs, logs, openapi, schedules, stats
+from detent.api.answer import Answer
 from detent.api.body import AnyRequest
 from detent.api.door import check
 from detent.api.pages import routes as pages
@@ -61,7 +62,7 @@ API_HANDLERS = [
 
 
 @get("/openapi.json")
-async def contract() -> Response[bytes]:
+async def contract() -> Answer:
     return json_answer(openapi.document())
 
 
@@ -130,6 +131,8 @@ async def serve(
 
     async with asyncio.TaskGroup() as group:
         ending = group.create_task(end())
+        gc.collect()
+        gc.freeze()  # what is here now stays: looking through it again would be a pause for everybody
         try:
             await server.serve(sockets=[listening])
         finally:

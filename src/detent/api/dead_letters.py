@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
-from litestar import Response, get, post
+from litestar import get, post
 
 from detent.api import render
-from detent.api.body import AnyRequest, Fields, Query, header_key, path_id, read_object, value_of
+from detent.api.answer import Answer
+from detent.api.body import AnyRequest, Fields, Query, header_key, headers_of, path_id, read_object, value_of
 from detent.api.job_fields import read_payload
 from detent.api.keys import body_hash, request_key
 from detent.api.paging import cursor_of, place_of
@@ -26,7 +27,7 @@ LONGEST_NOTE = 1_000
 
 
 @get("/dead-letters")
-async def list_all(request: AnyRequest) -> Response[bytes]:
+async def list_all(request: AnyRequest) -> Answer:
     state = state_of(request)
     query = Query(request, "status", "job_id", "limit", "cursor")
     status = query.choice("status", STATUSES) or "waiting"
@@ -43,16 +44,16 @@ async def list_all(request: AnyRequest) -> Response[bytes]:
 
 
 @get("/dead-letters/{execution_id:str}")
-async def read(request: AnyRequest) -> Response[bytes]:
+async def read(request: AnyRequest) -> Answer:
     state = state_of(request)
     return render.json_answer(await _whole(state, await _find(state, request.path_params["execution_id"])))
 
 
 @post("/dead-letters/{execution_id:str}/replay", status_code=202)
-async def replay_one(request: AnyRequest) -> Response[bytes]:
+async def replay_one(request: AnyRequest) -> Answer:
     """A new execution that names its source, with the payload of this one or an edited one."""
     state = state_of(request)
-    header = header_key(request.headers)
+    header = header_key(headers_of(request))
     source = path_id(request.path_params["execution_id"], "dead letter")
     fields = await read_object(request, optional=True)
     refusals = Refusals()
@@ -70,9 +71,9 @@ async def replay_one(request: AnyRequest) -> Response[bytes]:
 
 
 @post("/dead-letters/{execution_id:str}/discard", status_code=200)
-async def discard_one(request: AnyRequest) -> Response[bytes]:
+async def discard_one(request: AnyRequest) -> Answer:
     state = state_of(request)
-    header = header_key(request.headers)
+    header = header_key(headers_of(request))
     target = path_id(request.path_params["execution_id"], "dead letter")
     fields = await read_object(request, optional=True)
     refusals = Refusals()

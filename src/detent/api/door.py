@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from urllib.parse import urlsplit
 
-from detent.api.body import AnyRequest
+from detent.api.body import AnyRequest, headers_of
 from detent.model.errors import DetentError
 
 _HOST = re.compile(r"(localhost|127\.0\.0\.1|\[::1\])(:[0-9]{1,5})?", re.IGNORECASE)
@@ -36,7 +36,7 @@ class UnsupportedType(DetentError):
 
 def check(request: AnyRequest) -> None:
     """Refuse what a page from elsewhere could have sent."""
-    headers = request.headers
+    headers = headers_of(request)
     host = headers.get("host", "")
     if not _HOST.fullmatch(host):
         raise Forbidden(

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from litestar import Response, get, post
+from litestar import get, post
 
 from detent.api import render
+from detent.api.answer import Answer
 from detent.api.body import AnyRequest, Query, path_id
 from detent.api.keys import action_key, request_key
 from detent.api.paging import PARAMETERS, cursor_of, place_of
@@ -22,7 +23,7 @@ STATUSES = (
 
 
 @get("/executions")
-async def list_all(request: AnyRequest) -> Response[bytes]:
+async def list_all(request: AnyRequest) -> Answer:
     state = state_of(request)
     query = Query(request, "status", "job_id", *PARAMETERS)
     status = query.choice("status", STATUSES)
@@ -44,7 +45,7 @@ async def list_all(request: AnyRequest) -> Response[bytes]:
 
 
 @get("/executions/{execution_id:str}")
-async def read(request: AnyRequest) -> Response[bytes]:
+async def read(request: AnyRequest) -> Answer:
     state = state_of(request)
     wanted = path_id(request.path_params["execution_id"], "execution")
     found = await state.read_detail(wanted)
@@ -57,7 +58,7 @@ async def read(request: AnyRequest) -> Response[bytes]:
 
 
 @post("/executions/{execution_id:str}/cancel", status_code=200)
-async def cancel(request: AnyRequest) -> Response[bytes]:
+async def cancel(request: AnyRequest) -> Answer:
     """What no worker has is cancelled at once; what a worker has is asked to stop."""
     state = state_of(request)
     target = path_id(request.path_params["execution_id"], "execution")

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from litestar import Response, get
+from litestar import get
 
 from detent.api import render
+from detent.api.answer import Answer
 from detent.api.body import AnyRequest, Query
 from detent.api.state import state_of
 from detent.store.fleet import list_nodes, list_shards, list_workers
@@ -13,7 +14,7 @@ LIMIT, MOST = 50, 500
 
 
 @get("/fleet/nodes")
-async def nodes(request: AnyRequest) -> Response[bytes]:
+async def nodes(request: AnyRequest) -> Answer:
     """Those that live first, then those that ended of late."""
     state = state_of(request)
     limit = _limit(request)
@@ -22,7 +23,7 @@ async def nodes(request: AnyRequest) -> Response[bytes]:
 
 
 @get("/fleet/shards")
-async def shards(request: AnyRequest) -> Response[bytes]:
+async def shards(request: AnyRequest) -> Answer:
     """All 256, with their owner, its epoch, and how far behind the shard is."""
     state = state_of(request)
     Query(request).done()
@@ -32,7 +33,7 @@ async def shards(request: AnyRequest) -> Response[bytes]:
 
 
 @get("/fleet/workers")
-async def workers(request: AnyRequest) -> Response[bytes]:
+async def workers(request: AnyRequest) -> Answer:
     """Those that live first, then those that ended of late."""
     state = state_of(request)
     limit = _limit(request)

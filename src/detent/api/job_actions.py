@@ -7,9 +7,10 @@ from collections.abc import Callable
 from datetime import datetime
 from itertools import islice
 
-from litestar import Response, get, post
+from litestar import get, post
 
 from detent.api import decide, render
+from detent.api.answer import Answer
 from detent.api.body import AnyRequest, Query, path_id
 from detent.api.executions import STATUSES
 from detent.api.jobs import find
@@ -27,18 +28,18 @@ SHOWN_FIRES, MOST_FIRES = 5, 1_000
 
 
 @post("/jobs/{job_id:str}/pause", status_code=200)
-async def pause(request: AnyRequest) -> Response[bytes]:
+async def pause(request: AnyRequest) -> Answer:
     return await _change(request, "pause", lambda standing, now: decide.pause(standing))
 
 
 @post("/jobs/{job_id:str}/resume", status_code=200)
-async def resume(request: AnyRequest) -> Response[bytes]:
+async def resume(request: AnyRequest) -> Answer:
     return await _change(request, "resume", decide.resume)
 
 
 async def _change(
     request: AnyRequest, verb: str, change: Callable[[Standing, datetime], Change | None]
-) -> Response[bytes]:
+) -> Answer:
     state = state_of(request)
     target = path_id(request.path_params["job_id"], "job")
     key = request_key(f"{verb}/{target}", await action_key(request), b"")
@@ -52,7 +53,7 @@ async def _change(
 
 
 @post("/jobs/{job_id:str}/run", status_code=202)
-async def run(request: AnyRequest) -> Response[bytes]:
+async def run(request: AnyRequest) -> Answer:
     state = state_of(request)
     target = path_id(request.path_params["job_id"], "job")
     key = await action_key(request)
@@ -66,7 +67,7 @@ async def run(request: AnyRequest) -> Response[bytes]:
 
 
 @get("/jobs/{job_id:str}/executions")
-async def executions(request: AnyRequest) -> Response[bytes]:
+async def executions(request: AnyRequest) -> Answer:
     state = state_of(request)
     query = Query(request, "status", *PARAMETERS)
     status = query.choice("status", STATUSES)
@@ -81,7 +82,7 @@ async def executions(request: AnyRequest) -> Response[bytes]:
 
 
 @get("/jobs/{job_id:str}/fires")
-async def ledger(request: AnyRequest) -> Response[bytes]:
+async def ledger(request: AnyRequest) -> Answer:
     state = state_of(request)
     query = Query(request, "limit", "cursor")
     limit, before = ledger_place_of(query)
@@ -95,7 +96,7 @@ async def ledger(request: AnyRequest) -> Response[bytes]:
 
 
 @get("/jobs/{job_id:str}/next")
-async def upcoming(request: AnyRequest) -> Response[bytes]:
+async def upcoming(request: AnyRequest) -> Answer:
     """The instants at which the job will fire: none while it is paused or over."""
     query = Query(request, "count")
     count = query.whole("count", SHOWN_FIRES, 1, MOST_FIRES)

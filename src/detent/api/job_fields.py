@@ -80,10 +80,10 @@ def read_definition(
     """The definition that a request asks for, or None after noting what is wrong with it."""
     given = _gather(fields, refusals)
     changes: dict[str, Any] = {}
-    for name, read in READERS.items():
-        if name in given and (value := given.value(name)) is not None:
+    for name, label, value in given:
+        read = READERS.get(name)
+        if read is not None and value is not None:
             try:
-                label = given.label(name)
                 changes[name] = (values.timeout_ms if label == "timeout_ms" else read)(label, value)
             except InvalidInput as refusal:
                 # A reader of one value does not know under which name the request gave it.
@@ -143,9 +143,10 @@ def _assemble(
     if any(given.value(name) is not None for name in SCHEDULES):
         for name in SCHEDULES:  # a new schedule takes the place of whichever was there
             merged.pop(name, None)
-    for name in DEFINITION:
-        if name in given:
-            merged.pop(name, None)  # null means the default
+    if merged:
+        for name in DEFINITION:
+            if name in given:
+                merged.pop(name, None)  # null means the default
     merged.update(changes)
     if "name" not in merged:
         if given.value("name") is None:  # otherwise it was refused already

@@ -10,10 +10,11 @@ from typing import Any
 from urllib.parse import unquote_to_bytes
 
 import msgspec
-from litestar import Response, delete, get, patch, post, put
+from litestar import delete, get, patch, post, put
 
 from detent.api import decide, render
-from detent.api.body import AnyRequest, Fields, Query, header_key, path_id, read_object, value_of
+from detent.api.answer import Answer
+from detent.api.body import AnyRequest, Fields, Query, header_key, headers_of, path_id, read_object, value_of
 from detent.api.job_fields import Definition, read_definition
 from detent.api.keys import body_hash, definition_hash, one_key, request_key
 from detent.api.paging import PARAMETERS, cursor_of, place_of
@@ -51,9 +52,9 @@ _raw_object = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
 @post("/jobs")
-async def create(request: AnyRequest) -> Response[bytes]:
+async def create(request: AnyRequest) -> Answer:
     state = state_of(request)
-    header = header_key(request.headers)
+    header = header_key(headers_of(request))
     fields = await read_object(request)
     refusals = Refusals()
     definition = read_definition(fields, refusals)
@@ -69,10 +70,10 @@ async def create(request: AnyRequest) -> Response[bytes]:
 
 
 @post("/jobs/batch", request_max_body_size=BATCH_LIMIT)
-async def create_batch(request: AnyRequest) -> Response[bytes]:
+async def create_batch(request: AnyRequest) -> Answer:
     """All of them or none."""
     state = state_of(request)
-    header = header_key(request.headers)
+    header = header_key(headers_of(request))
     fields = await read_object(request)
     given = _jobs_of(fields)
     now = decide.armed(state.clock.now())
@@ -96,9 +97,9 @@ async def create_batch(request: AnyRequest) -> Response[bytes]:
 
 
 @put("/jobs/by-name/{name:path}")
-async def replace_by_name(request: AnyRequest) -> Response[bytes]:
+async def replace_by_name(request: AnyRequest) -> Answer:
     state = state_of(request)
-    header = header_key(request.headers)
+    header = header_key(headers_of(request))
     name = text("name", _name_in_path(request))
     fields = await read_object(request)
     refusals = Refusals()
@@ -127,7 +128,7 @@ async def replace_by_name(request: AnyRequest) -> Response[bytes]:
 
 
 @get("/jobs")
-async def list_all(request: AnyRequest) -> Response[bytes]:
+async def list_all(request: AnyRequest) -> Answer:
     state = state_of(request)
     query = Query(request, "tag", "status", "name", "pool", *PARAMETERS)
     wanted = JobFilter(
@@ -145,15 +146,15 @@ async def list_all(request: AnyRequest) -> Response[bytes]:
 
 
 @get("/jobs/{job_id:str}")
-async def read(request: AnyRequest) -> Response[bytes]:
+async def read(request: AnyRequest) -> Answer:
     standing = await find(state_of(request), request.path_params["job_id"])
     return render.json_answer(render.job(standing.job))
 
 
 @patch("/jobs/{job_id:str}")
-async def edit(request: AnyRequest) -> Response[bytes]:
+async def edit(request: AnyRequest) -> Answer:
     state = state_of(request)
-    header = header_key(request.headers)
+    header = header_key(headers_of(request))
     target = path_id(request.path_params["job_id"], "job")
     fields = await read_object(request)
     asked = _meaning(fields)
@@ -176,10 +177,10 @@ async def edit(request: AnyRequest) -> Response[bytes]:
 
 
 @delete("/jobs/{job_id:str}", status_code=200)
-async def cancel(request: AnyRequest) -> Response[bytes]:
+async def cancel(request: AnyRequest) -> Answer:
     state = state_of(request)
     target = path_id(request.path_params["job_id"], "job")
-    key = request_key(f"cancel/{target}", header_key(request.headers), b"")
+    key = request_key(f"cancel/{target}", header_key(headers_of(request)), b"")
     cancelled = await cancel_job(state.database, state.tenant, target, state.clock.now(), key)
     if cancelled.changed:
         state.notifier.timers([target])

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from detent.api.body import AnyRequest, header_key, read_object, value_of
+from detent.api.body import AnyRequest, header_key, headers_of, read_object, value_of
 from detent.api.job_fields import Definition
 from detent.api.refusals import Refusals
 from detent.api.values import text
@@ -48,7 +48,7 @@ def one_key(field: str | None, header: str | None, refusals: Refusals) -> str | 
 
 async def action_key(request: AnyRequest) -> str | None:
     """The key of an action, from its header or its body, which has no other field."""
-    header = header_key(request.headers)
+    header = header_key(headers_of(request))
     fields = await read_object(request, optional=True)
     refusals = Refusals()
     refuse_unknown(fields, ("idempotency_key",), refusals)

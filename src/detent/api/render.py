@@ -7,8 +7,8 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import msgspec
-from litestar import Response
 
+from detent.api.answer import Answer
 from detent.model.execution import Attempt, ErrorInfo, Execution
 from detent.model.job import Job, PythonTask, Task
 from detent.store.alerts import Alert
@@ -23,8 +23,8 @@ _MILLISECOND = timedelta(milliseconds=1)
 _encode = msgspec.json.Encoder().encode
 
 
-def json_answer(body: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response[bytes]:
-    return Response(_encode(body), status_code=status, media_type="application/json", headers=headers)
+def json_answer(body: Any, status: int = 200, headers: dict[str, str] | None = None) -> Answer:
+    return Answer(_encode(body), status, headers)
 
 
 def instant(at: datetime | None) -> str | None:
@@ -135,7 +135,7 @@ def fire(one: Fire) -> dict[str, Any]:
         "nominal_at": instant(one.nominal_at),
         "decision": one.decision,
         "decided_at": instant(one.decided_at),
-        "lateness_ms": max(0.0, round((one.decided_at - one.nominal_at) / _MILLISECOND, 3)),
+        "lateness_ms": _between(one.nominal_at, one.decided_at),
         "through_at": instant(one.through_at),
         "instants": one.instants,
         "execution_id": one.execution_id,

@@ -7,9 +7,10 @@ from itertools import islice
 from typing import Any
 
 import msgspec
-from litestar import Response, post
+from litestar import post
 
 from detent.api import render, values
+from detent.api.answer import Answer
 from detent.api.body import AnyRequest, Fields, read_object, value_of
 from detent.api.job_fields import read_definition
 from detent.api.refusals import Refusals
@@ -29,7 +30,7 @@ COUNT, MOST = 10, 1_000
 
 
 @post("/schedules/preview", status_code=200)
-async def preview(request: AnyRequest) -> Response[bytes]:
+async def preview(request: AnyRequest) -> Answer:
     state = state_of(request)
     fields = await read_object(request)
     refusals = Refusals()

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import msgspec
 from litestar import Response, get
 
 from detent.api import render
+from detent.api.answer import Answer
 from detent.api.body import AnyRequest, Query
 from detent.api.problem import problem
 from detent.api.state import state_of
@@ -13,7 +15,7 @@ from detent.store.stats import read_fleet, read_overview, schema_problem
 
 
 @get("/stats/overview")
-async def overview(request: AnyRequest) -> Response[bytes]:
+async def overview(request: AnyRequest) -> Answer:
     state = state_of(request)
     Query(request).done()
     found = await read_overview(state.database, state.tenant, state.clock.now())
@@ -21,7 +23,7 @@ async def overview(request: AnyRequest) -> Response[bytes]:
 
 
 @get("/healthz")
-async def healthz() -> Response[bytes]:
+async def healthz() -> Answer:
     """This process answers; nothing else is asked."""
     return render.json_answer({"status": "ok"})
 
@@ -45,7 +47,7 @@ async def readyz(request: AnyRequest) -> Response[bytes]:
         "workers": fleet.workers_live > 0,
         "fleet": render.fleet(fleet),
     }
-    return render.json_answer(body)
+    return Response(msgspec.json.encode(body), status_code=200, media_type="application/json")
 
 
 def _not_ready(why: str) -> Response[bytes]:

@@ -7,7 +7,7 @@ never ignored), and names that only answers have.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from detent.api.refusals import Refusals
@@ -48,6 +48,10 @@ class Given:
             refusals.add(label, f"says the same as {other!r}: give only one of them", "conflicting_fields")
             return
         self._values[name] = (label, value)
+
+    def __iter__(self) -> Iterator[tuple[str, str, Any]]:
+        """Each one's real name, the name that the request used, and its value."""
+        return ((name, label, value) for name, (label, value) in self._values.items())
 
     def __contains__(self, name: str) -> bool:
         return name in self._values

@@ -9,6 +9,7 @@ import click
 
 from detent.cli.describe import schedule_sentence, schedule_words, task_words
 from detent.cli.job_create import create
+from detent.cli.job_load import load
 from detent.cli.output import as_json as print_json
 from detent.cli.output import details, table
 from detent.cli.own import hint
@@ -32,6 +33,7 @@ def job() -> None:
 
 
 job.add_command(create)
+job.add_command(load)
 
 
 @job.command("list", epilog="""\b

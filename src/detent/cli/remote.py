@@ -26,10 +26,10 @@ def talks_to_server(function: F) -> F:
     return settings("url")(as_json_option(function))
 
 
-def connect(url: str | None) -> Client:
+def connect(url: str | None, *, timeout: float = 10.0) -> Client:
     from detent.sdk.client import Client
 
-    return Client(load({"url": url}).config.server_url)
+    return Client(load({"url": url}).config.server_url, timeout)
 
 
 def is_id(text: str) -> bool:

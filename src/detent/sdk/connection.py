@@ -54,7 +54,7 @@ class Connection:
         if method != "GET":
             # A server that runs commands takes changes only as JSON, which no web page can send unasked.
             sent["content-type"] = "application/json"
-            encoded = json.dumps(body, allow_nan=False).encode() if body is not None else b""
+            encoded = body if isinstance(body, bytes) else _encoded(body)
         again = method in REPEATABLE if repeatable is None else repeatable
         with self._turn:
             status, answered, data = self._exchange(method, target, encoded, sent, again)
@@ -134,6 +134,10 @@ class Connection:
         if self._kept is not None:
             self._kept.close()
             self._kept = None
+
+
+def _encoded(body: Any) -> bytes:
+    return b"" if body is None else json.dumps(body, allow_nan=False).encode()
 
 
 def events(lines: Iterable[bytes]) -> Iterator[tuple[str, str]]:

@@ -82,11 +82,19 @@ async def _create_all(database: Database, tenant: int, drafts: Sequence[Draft], 
 async def _create_new(database: Database, tenant: int, drafts: Sequence[Draft], now: datetime) -> list[Made]:
     """Those that were not asked for before under their keys."""
     async with database.transaction() as connection:
-        before = await claim_keys(
-            connection, tenant, [draft.request_key for draft in drafts], [draft.job_id for draft in drafts]
+        made = await insert_jobs(
+            connection, tenant, drafts, now, keys=[draft.request_key for draft in drafts]
         )
-        fresh = [draft for draft, earlier in zip(drafts, before, strict=True) if earlier is None]
-        if fresh:
+        if len(made) == len(drafts):
+            return [Made(_job(tenant, draft, now), new=True) for draft in drafts]
+        asked = [None if draft.job_id in made else draft.request_key for draft in drafts]
+        before = await claim_keys(connection, tenant, asked, [draft.job_id for draft in drafts])
+        fresh = [
+            draft
+            for draft, earlier in zip(drafts, before, strict=True)
+            if earlier is None and draft.job_id not in made
+        ]
+        if fresh:  # their keys were forgotten in between
             await insert_jobs(connection, tenant, fresh, now)
         known = await read_jobs(connection, tenant, [earlier for earlier in before if earlier is not None])
     return [

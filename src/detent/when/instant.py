@@ -49,7 +49,9 @@ def format_instant(at: datetime) -> str:
     """`2026-01-01T00:00:00.000Z`; what is finer than a millisecond is cut off."""
     if at.tzinfo is None:
         raise ValueError("an instant needs a zone")
-    return at.astimezone(UTC).replace(tzinfo=None).isoformat(timespec="milliseconds") + "Z"
+    if at.tzinfo is not UTC:
+        at = at.astimezone(UTC)
+    return at.isoformat(timespec="milliseconds").removesuffix("+00:00") + "Z"
 
 
 def _minutes(text: str | None) -> int:
