@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +37,7 @@ async def measure_raw(url: str, n: int) -> dict[str, Any]:
         fire = await c.prepare(Queries.load().fire_batch)
         started = time.perf_counter()
         for columns in batches:
-            await fire.fetch(*columns, node, "bench", datetime.now(UTC))
+            await fire.fetch(*columns, node, "bench", datetime.now(UTC), timedelta(0))
         seconds = time.perf_counter() - started
         await _verify(c, n)
     return {"per_second": round(n / seconds), "n": n, "seconds": round(seconds, 3), "batch": BATCH}

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +38,7 @@ async def measure_raw(url: str, n: int) -> dict[str, Any]:
 
         async def fire_all() -> None:
             for columns in parameters:
-                await fire.fetch(*columns, node, "bench", datetime.now(UTC))
+                await fire.fetch(*columns, node, "bench", datetime.now(UTC), timedelta(0))
             done.set()
 
         batches: Any = asyncio.Queue(AHEAD)

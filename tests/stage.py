@@ -21,6 +21,7 @@ import pytest
 from detent.dispatch.claimer import Claimer
 from detent.finish.recorder import Recorder
 from detent.finish.rescuer import Rescuer
+from detent.fire.decide import decide
 from detent.fire.firer import Firer
 from detent.fire.node import Node
 from detent.model.errors import StoreUnavailable
@@ -35,6 +36,7 @@ from detent.store.database import Database, Record
 from detent.store.embedded import Embedded
 from detent.store.jobs import Draft, create_jobs
 from detent.store.sql import Queries
+from detent.when.rule import NextFires
 
 T = TypeVar("T")
 queries = Queries.load()
@@ -135,6 +137,17 @@ class Stage:
         firer = await self.firer()
         await firer.run_once()
         return firer.fired
+
+    async def fire_ahead(self, lead: timedelta = 2 * HOUR) -> int:
+        """Stage what comes within the lead, and fire what is due; answers how many timers moved."""
+        now = self.now()
+        due = await timers.due(self.hot, list(range(256)), now + lead, 10_000)
+        firings = [decide(timer, now, 1, NextFires()) for timer in due]
+        if not firings:
+            return 0
+        firings.sort(key=lambda firing: firing.job_id.bytes)
+        moved = await timers.fire(self.hot, firings, new_incarnation_id(), "test", self.now(), lead)
+        return len(moved)
 
     async def due(self, *job_ids: UUID) -> list[timers.DueTimer]:
         return sorted(await timers.of_jobs(self.hot, list(job_ids)), key=lambda timer: timer.job_id.bytes)

@@ -10,11 +10,14 @@ from sweep_requests import (
     CancelJob,
     CancelQueued,
     CancelRunning,
+    CancelStaged,
     Create,
     CreateBatch,
     Discard,
     Edit,
+    EditStaged,
     Pause,
+    PauseStaged,
     PutByName,
     Replay,
     Resume,
@@ -35,12 +38,14 @@ from sweep_services import (
     Release,
     Rescue,
     Shards,
+    StageAhead,
     StopInDoubt,
     WholeLife,
 )
 
 PATHS: dict[str, Path] = {
     "fire": Fire(),
+    "stage ahead": StageAhead(),
     "park": Park(),
     "shards": Shards(),
     "claim": ClaimWork(),
@@ -67,6 +72,9 @@ PATHS: dict[str, Path] = {
     "edit": Edit(),
     "pause": Pause(),
     "resume": Resume(),
+    "edit staged": EditStaged(),
+    "pause staged": PauseStaged(),
+    "cancel staged": CancelStaged(),
     "run by hand": RunByHand(),
 }
 

@@ -37,6 +37,14 @@ def key(scope: str) -> RequestKey:
     return RequestKey(scope, "k", b"the same body")
 
 
+async def staged(stage: Stage) -> Given:
+    """A job that fired once, and whose next instant is staged."""
+    job = await stage.every(600, MINUTE * 5, name="a")
+    assert await stage.fire() == 1
+    assert await stage.fire_ahead() == 1
+    return Given([job])
+
+
 class CancelQueued(Path):
     async def prepare(self, stage: Stage) -> Given:
         [job] = await queued(stage, "a", callback_url="http://127.0.0.1:9/")
@@ -183,6 +191,23 @@ class Resume(Edit):
 
     def change(self, standing: Any, place: Place) -> Any:
         return decide.resume(standing, place.clock.now())
+
+
+class EditStaged(Edit):
+    """What is staged is taken back first."""
+
+    async def prepare(self, stage: Stage) -> Given:
+        return await staged(stage)
+
+
+class PauseStaged(Pause):
+    async def prepare(self, stage: Stage) -> Given:
+        return await staged(stage)
+
+
+class CancelStaged(CancelJob):
+    async def prepare(self, stage: Stage) -> Given:
+        return await staged(stage)
 
 
 class RunByHand(Path):

@@ -25,6 +25,7 @@ from detent.cli.wiring import PostgresPort, PostgresPulse
 from detent.execute.retry import Persistent
 from detent.finish.rescuer import Rescuer
 from detent.finish.timeouts import TimeoutKeeper
+from detent.fire import firer as firing
 from detent.fire.firer import Firer
 from detent.fire.node import Node
 from detent.model.errors import StoreUnavailable
@@ -36,6 +37,9 @@ from detent.store.jobs import (
     cancel_execution,
 )
 from stage import MINUTE, SECOND, TENANT, Stage
+
+AHEAD = SECOND * 25  # longer than a walk takes
+LEADS = firing.LEAD, firing.LEAD_MOST
 
 # A scheduler's
 
@@ -55,6 +59,24 @@ class Fire(Path):
         firer = Firer(place.hot, place.clock, node, Notifier(place.db))
         await place.heard(firer.run_once)
         await place.heard(firer.run_once)
+
+
+class StageAhead(Path):
+    """Fires that are committed ahead of their instants."""
+
+    killed = True
+
+    async def prepare(self, stage: Stage) -> Given:
+        once = await stage.once(-AHEAD, name="once")
+        every = await stage.every(3600, -AHEAD, name="recurring")
+        return Given([once, every, await stage.once(name="due")])
+
+    async def walk(self, place: Place, given: Given) -> None:
+        firing.LEAD = firing.LEAD_MOST = 2 * AHEAD
+        try:
+            await Fire().walk(place, given)
+        finally:
+            firing.LEAD, firing.LEAD_MOST = LEADS
 
 
 class Park(Path):

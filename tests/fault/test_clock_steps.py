@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pytest
 from customer import Api, Orders
@@ -18,7 +19,14 @@ from story import ask
 from systems import Up, until
 from witness import Witness
 
+from detent.api.decide import pause
+from detent.runtime.clock import Clock
+from detent.store import timers
+from detent.store.database import Database
 from detent.store.embedded import discard, temporary_folder
+from detent.store.jobs import change_job
+from detent.store.migrate import migrate
+from stage import MINUTE, SECOND, TENANT, Stage
 
 pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="fakes clocks with LD_PRELOAD"),
@@ -137,3 +145,62 @@ def test_a_node_whose_clock_is_an_hour_off_fires_and_runs_on_time(tmp_path: Path
     finally:
         up.end(seconds=60)
         discard(data)
+
+
+async def set_up(server: FakedServer, name: str) -> Stage:
+    """A stage on that server, whose clock is read anew."""
+    await migrate(server.url)
+    db = await Database.open(server.url, size=2, application_name=name)
+    hot = await Database.open(server.url, size=2, application_name=name, hot=True)
+    stage = Stage(db, hot, Clock())
+    await read_clock(stage)
+    return stage
+
+
+async def read_clock(stage: Stage) -> None:
+    stage.clock = Clock()
+    await stage.clock.sample(lambda: timers.clock_us(stage.hot))
+
+
+async def pause_both(stage: Stage, jobs: list[UUID]) -> None:
+    for job_id in jobs:
+        await change_job(stage.db, TENANT, job_id, pause, stage.now(), None)
+
+
+async def test_a_staged_fire_is_taken_back_until_its_instant_whatever_the_clock_does(
+    server: FakedServer,
+) -> None:
+    server.step(STEP)
+    stage = await set_up(server, "detent test")
+    try:
+        fired = await stage.every(3600, first_ago=SECOND)
+        staged = await stage.every(3600, first_ago=-MINUTE)
+        assert await stage.fire_ahead() == 2
+        server.step(0)  # both instants are ten minutes ahead now; one of them was there already
+        await read_clock(stage)
+        assert await stage.fire_ahead() == 0
+        await pause_both(stage, [fired, staged])
+        assert len(await stage.rows("live", fired)) == len(await stage.rows("fires", fired)) == 1
+        assert await stage.rows("live", staged) == await stage.rows("fires", staged) == []
+    finally:
+        await stage.hot.close()
+        await stage.db.close()
+
+
+async def test_a_staged_fire_is_a_fact_once_the_clock_has_leapt_over_its_instant(
+    server: FakedServer,
+) -> None:
+    stage = await set_up(server, "detent test")
+    try:
+        jobs = [await stage.every(3600, first_ago=-MINUTE) for _ in range(2)]
+        assert await stage.fire_ahead() == 2
+        worker = await stage.worker()
+        assert await stage.claim(worker) == []
+        server.step(STEP)
+        await read_clock(stage)
+        await pause_both(stage, jobs)
+        assert await stage.fire_ahead() == 0
+        assert len(await stage.claim(worker)) == len(await stage.rows("fires")) == 2
+    finally:
+        await stage.hot.close()
+        await stage.db.close()

@@ -63,8 +63,8 @@ def test_from_start_to_output_to_a_clean_stop(ups: list[Up], data: Path, tmp_pat
     assert created.returncode == 0, created.stderr
     assert "every 1 s" in created.stdout
     listed = until(lambda: up.json("execution", "list", "--job", "hello", "--status", "succeeded"), 20)
-    logs = up.detent("execution", "logs", "--job", "hello")
-    assert "hello\n" in logs.stdout
+    # Its latest execution may have started just now.
+    until(lambda: "hello\n" in up.detent("execution", "logs", "--job", "hello").stdout, 20)
     assert "oops\n" in up.detent("execution", "logs", listed[-1]["execution_id"]).stdout
 
     ran = up.detent("job", "create", "double", "--payload", "21", "--delay", "0", "--json")

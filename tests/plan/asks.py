@@ -29,7 +29,7 @@ async def fire(database: Database, batch: int) -> list[Any]:
     due = sorted(await timers.due(database, SHARDS, now, 2000), key=lambda timer: timer.job_id.bytes)
     decided = [decide(timer, now, 1, NextFires()) for timer in due[:batch]]
     assert len(decided) == batch
-    return [*columns(decided), new_incarnation_id(), "test", now]
+    return [*columns(decided), new_incarnation_id(), "test", now, timedelta(0)]
 
 
 async def running(database: Database, batch: int) -> list[tuple[UUID, int, int]]:

@@ -29,7 +29,7 @@ STATEMENTS = [*READS, "due_timers"]
 
 # Arguments with which each of them is about no row at all.
 NOTHING: dict[str, list[object]] = {
-    "fire_batch": [*([[]] * 15), WORKER, "test", "2026-01-01T00:00:00Z"],
+    "fire_batch": [*([[]] * 15), WORKER, "test", "2026-01-01T00:00:00Z", timedelta(0)],
     "claim": [WORKER, "nothing here", 1, *columns(everything(1)), timedelta(0)],
     "close_batch": [[]] * 12,
     "close_succeeded": [[]] * 6,

@@ -1,7 +1,8 @@
 """What becomes of jobs and executions, in memory: small enough to be read as the specification.
 
 Time is counted in hours, and an hour passes when it is told to. Recurring jobs are hourly; a failed attempt is
-tried again within the hour; a deadline passes when the second hour after the execution was queued begins.
+tried again within the hour; a deadline passes when the second hour after the execution was queued begins. What
+is staged is decided in the hour before its own; a change of its job takes it back as if it had never been.
 Nothing here knows of tables, tokens or clocks.
 """
 
@@ -35,6 +36,8 @@ class Job:
     ended: str | None = None
     fired: int = 0
     skipped: int = 0  # instants
+    decided: int = -1  # the hour of the last decided instant
+    decided_before: int = -1
 
 
 @dataclass(eq=False)
@@ -60,6 +63,10 @@ class Execution:
     @property
     def open(self) -> bool:
         return self.state in OPEN
+
+    @property
+    def taken_back(self) -> bool:
+        return self.state == "taken back"
 
 
 class Model:
@@ -89,8 +96,12 @@ class Model:
             return job.ended
         if job.timer == "paused":
             return "paused"
-        ending = any(one.ends_job for one in self.open_of(job))
+        ending = any(one.ends_job and not self.staged(one) for one in self.open_of(job))
         return "running" if job.kind == "once" and job.timer == "done" and ending else "scheduled"
+
+    def staged(self, one: Execution) -> bool:
+        """Whether its instant is still to come, and no worker had it."""
+        return one.state == "queued" and one.attempt == 0 and one.ready > self.hour
 
     def late(self, one: Execution) -> bool:
         return one.job.deadline and self.hour - one.born >= DEADLINE_HOURS
@@ -106,21 +117,44 @@ class Model:
         self.jobs.append(job)
         return job
 
-    def fire(self) -> list[Execution]:
-        """Each job that is due fires its latest instant; what it missed before is skipped."""
+    def an_hour_passes(self) -> None:
+        """What is staged comes to wait for its turn."""
+        self._steps += 1
+        for one in self.executions:
+            if self.staged(one):
+                one.order = self._steps
+        self.hour += 1
+
+    def fire(self, *, ahead: bool = False) -> list[Execution]:
+        """Each job that is due fires its latest instant; what it missed before is skipped. Ahead, also what is due
+        in the next hour is staged, unless an instant of the same job is already.
+        """
         self._steps += 1
         fired = []
         for job in self.jobs:
-            if job.timer != "scheduled" or job.next_due is None or job.next_due > self.hour:
+            if job.timer != "scheduled" or job.next_due is None:
+                continue
+            at = max(job.next_due, self.hour)
+            if at > self.hour and not (ahead and at == self.hour + 1 and job.decided <= self.hour):
                 continue
             job.fired += 1
+            job.decided_before, job.decided = job.decided, at
             if job.kind == "once":
                 job.next_due, job.timer = None, "done"
             else:
-                job.skipped += self.hour - job.next_due
-                job.next_due = self.hour + 1
+                job.skipped += at - job.next_due
+                job.next_due = at + 1
             fired.append(self._queue(job, "schedule", ends_job=job.kind == "once"))
+            fired[-1].born = fired[-1].ready = at
         return fired
+
+    def take_back(self, job: Job) -> None:
+        for one in self.open_of(job):
+            if one.cause == "schedule" and self.staged(one):
+                one.state = "taken back"
+                job.next_due, job.timer = one.ready, "scheduled"
+                job.decided = job.decided_before
+                job.fired -= 1
 
     def run(self, job: Job) -> Execution:
         self._steps += 1
@@ -131,6 +165,7 @@ class Model:
     def pause(self, job: Job) -> None:
         if job.ended is not None:
             raise Refused
+        self.take_back(job)
         job.timer = "paused"
 
     def resume(self, job: Job) -> None:
@@ -151,6 +186,7 @@ class Model:
             return
         if job.ended is not None:
             raise Refused
+        self.take_back(job)
         for one in self.open_of(job):
             self._cancel(one)
         job.timer, job.next_due, job.ended = "done", None, "cancelled"
@@ -256,7 +292,7 @@ class Model:
         return one
 
     def _put_back(self, one: Execution) -> None:
-        one.state, one.ready, one.order = "queued", self.hour, self._steps
+        one.state, one.ready, one.order = "queued", max(self.hour, one.ready), self._steps
 
     def _cancel(self, one: Execution) -> None:
         if one.state == "running":

@@ -9,6 +9,7 @@ a schedule is met twice.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Coroutine
 from datetime import timedelta
 from typing import Any, TypeVar
 
@@ -40,9 +41,13 @@ MOST_OPEN = 12
 PRIORITIES = sorted(CLASSES, key=CLASSES.__getitem__)
 
 SHIFTED = (
-    "update detent.timers set due_at = due_at - $1, decided_through = decided_through - $1",
+    "update detent.live set rank = detent.rank(clock_timestamp(), class) "
+    "where state = 'queued' and not_before > clock_timestamp() and $1 > interval '0'",
+    "update detent.timers set due_at = due_at - $1, decided_through = decided_through - $1, "
+    "decided_before = decided_before - $1",
     "update detent.job_revisions set armed_at = armed_at - $1",
-    "update detent.live set not_before = not_before - $1, deadline_at = deadline_at - $1",
+    "update detent.live set scheduled_for = scheduled_for - $1, not_before = not_before - $1, "
+    "deadline_at = deadline_at - $1",
 )
 PLACE = st.integers(0, 1_000)
 JOB = st.fixed_dictionaries(
@@ -72,9 +77,14 @@ class Story(SameStory):
             max_size=4,
         ),
         overnight=st.booleans(),
+        ahead=st.booleans(),
     )
-    def work(self, place: int, limit: int, ends: list[tuple[str, bool]], overnight: bool) -> None:
+    def work(
+        self, place: int, limit: int, ends: list[tuple[str, bool]], overnight: bool, ahead: bool
+    ) -> None:
         """Fire what is due, claim some of it, end some of what is claimed."""
+        if ahead and open_ones(self) < MOST_OPEN:
+            self.fire_ahead()
         if overnight:
             self.an_hour_passes()
         if open_ones(self) < MOST_OPEN:
@@ -150,11 +160,27 @@ class Story(SameStory):
             self.cancel_a_job(pick(waiting, place).job.number)
             self.replay(self.model.letters("waiting").index(pick(waiting, place)), None)
 
+    @precondition(lambda self: self.model.jobs and open_ones(self) < MOST_OPEN)
+    @rule(place=PLACE, what=st.sampled_from(["pause", "cancel"]), again=st.booleans(), passes=st.booleans())
+    def change_what_is_staged(self, place: int, what: str, again: bool, passes: bool) -> None:
+        self.fire_ahead()
+        staged = [one for one in self.model.executions if self.model.staged(one)]
+        job = pick(staged, place).job if staged else pick(self.model.jobs, place)
+        if what == "cancel":
+            self.cancel_a_job(job.number)
+            return
+        self.pause(job.number)
+        if passes:
+            self.an_hour_passes()
+        self.resume_job(job)
+        if again:
+            self.fire_ahead()
+
     # Hours, workers
 
     @rule()
     def an_hour_passes(self) -> None:
-        self.model.hour += 1
+        self.model.an_hour_passes()
         for statement in SHIFTED:
             self.do(self.stage.db.execute(statement.replace("$1", "$1::interval"), PASSING))
         for number, claim in self.held.items():
@@ -212,8 +238,15 @@ class Story(SameStory):
     @precondition(lambda self: open_ones(self) < MOST_OPEN)
     @rule()
     def fire(self) -> None:
-        expected = self.model.fire()
-        assert self.do(self.stage.fire()) == len(expected)
+        self.fires(self.model.fire(), self.stage.fire())
+
+    @precondition(lambda self: open_ones(self) < MOST_OPEN)
+    @rule()
+    def fire_ahead(self) -> None:
+        self.fires(self.model.fire(ahead=True), self.stage.fire_ahead(PASSING))
+
+    def fires(self, expected: list[Execution], firing: Coroutine[Any, Any, int]) -> None:
+        assert self.do(firing) == len(expected)
         rows = self.do(self.stage.rows("live"))
         new = {
             row["job_id"]: row["execution_id"]
@@ -249,6 +282,7 @@ class Story(SameStory):
             self.do(
                 change_job(self.stage.db, TENANT, self.job_ids[job.number], pause, self.stage.now(), None)
             )
+        self.forget_what_was_taken_back()
 
     def resume(self, place: int) -> None:
         paused = [job for job in self.model.jobs if job.timer == "paused"]
@@ -273,9 +307,12 @@ class Story(SameStory):
                 cancel_job(self.stage.db, TENANT, self.job_ids[job.number], self.stage.now(), None)
             )
             assert not told.changed or set(told.workers) == {self.worker_ids[worker] for worker in running}
+        self.forget_what_was_taken_back()
 
     def cancel_an_execution(self, place: int) -> None:
-        self.cancel_one(pick(self.model.in_state(*OPEN) or self.model.executions, place))
+        known = [one for one in self.model.executions if not one.taken_back]
+        if known:
+            self.cancel_one(pick(self.model.in_state(*OPEN) or known, place))
 
     def cancel_one(self, one: Execution) -> None:
         with self.refused_by_both() as allowed:
@@ -389,6 +426,7 @@ class Story(SameStory):
 
 QUICK = settings(
     max_examples=60,
+    phases=(Phase.generate,),
     stateful_step_count=40,
     derandomize=True,
     database=None,

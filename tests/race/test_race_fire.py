@@ -7,9 +7,12 @@ import asyncio
 import pytest
 
 from detent.api.decide import pause
+from detent.dispatch.rank import everything
 from detent.fire.firer import Firer
 from detent.model.errors import StoreUnavailable
+from detent.store import work
 from detent.store.database import Database
+from detent.store.job_change import lock_job, unstage
 from detent.store.jobs import cancel_job, change_job
 from detent.store.sql import Queries
 from stage import BLOCKED, HOUR, MINUTE, MOMENT, SECOND, TENANT, Stage
@@ -129,3 +132,63 @@ async def again(firer: Firer) -> None:
                 await firer.run_once()
             except StoreUnavailable:
                 await asyncio.sleep(0)
+
+
+# Staged fires
+
+
+@pytest.mark.parametrize("change", ["pause", "cancel"])
+async def test_a_change_that_waited_for_a_staging_takes_it_back(stage: Stage, change: str) -> None:
+    job_id = await stage.every(3600, first_ago=-MINUTE)
+    async with stage.db.transaction() as lock:
+        await lock.fetchval(queries.lock_timer, TENANT, job_id)
+        staging = asyncio.create_task(stage.fire_ahead())
+        await stage.until_blocked(1)
+        changing = asyncio.create_task(apply(stage, job_id, change))
+        await stage.until_blocked(2)
+    assert await staging == 1
+    await changing
+    assert await stage.rows("live") == await stage.rows("fires") == await stage.rows("executions") == []
+    assert (await stage.row("timers", job_id))["status"] == ("paused" if change == "pause" else "done")
+
+
+@pytest.mark.parametrize("change", ["pause", "cancel"])
+async def test_a_staging_that_waited_for_a_change_stages_nothing(stage: Stage, change: str) -> None:
+    job_id = await stage.every(3600, first_ago=-MINUTE)
+    async with stage.db.transaction() as lock:
+        await lock.fetchval(queries.lock_timer, TENANT, job_id)
+        changing = asyncio.create_task(apply(stage, job_id, change))
+        await stage.until_blocked(1)
+        staging = asyncio.create_task(stage.fire_ahead())
+        await stage.until_blocked(2)
+    await changing
+    assert await staging == 0
+    assert await stage.rows("live") == await stage.rows("fires") == []
+
+
+async def test_a_claim_that_comes_first_keeps_what_is_staged(stage: Stage) -> None:
+    job_id = await stage.every(3600, first_ago=-MINUTE)
+    await stage.fire_ahead()
+    worker_id = await stage.worker()
+    async with stage.hot.transaction() as claiming:
+        [row] = await work.claim(claiming, worker_id, "default", 10, everything(10), HOUR)
+        pausing = asyncio.create_task(apply(stage, job_id, "pause"))
+        await stage.until_blocked(1)
+    await pausing
+    live = await stage.row("live", job_id)
+    assert (live["state"], live["token"]) == ("running", row["token"])
+    assert len(await stage.rows("fires", job_id)) == 1
+    timer = await stage.row("timers", job_id)
+    assert (timer["status"], timer["decided_through"]) == ("paused", live["scheduled_for"])
+
+
+async def test_a_claim_that_comes_second_passes_over_what_is_taken_back(stage: Stage) -> None:
+    job_id = await stage.every(3600, first_ago=-MINUTE)
+    await stage.fire_ahead()
+    worker_id = await stage.worker()
+    async with stage.db.transaction() as changing:
+        standing = await lock_job(changing, TENANT, job_id)
+        assert await work.claim(stage.hot, worker_id, "default", 10, everything(10), HOUR) == []
+        await unstage(changing, TENANT, standing)
+    assert await work.claim(stage.hot, worker_id, "default", 10, everything(10), HOUR) == []
+    assert await stage.rows("live") == await stage.rows("fires") == []

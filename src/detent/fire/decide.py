@@ -34,6 +34,25 @@ def rule_for(timer: DueTimer) -> Rule:
     return _rule(timer.spec, _ANY if spec.cron is not None else timer.armed_at)
 
 
+def opens_at(timer: DueTimer) -> datetime | None:
+    """Before which instant this one must not be fired, however long the lead; None if the lead alone decides.
+
+    A job has at most one instant that is staged: the next one waits until the one before it has come.
+    """
+    if not may_be_staged(_spec(timer.spec)):
+        return timer.due_at
+    if timer.decided_through is None:
+        return None
+    return min(timer.decided_through, timer.due_at)
+
+
+def may_be_staged(_spec: JobSpec) -> bool:
+    """Whether a fire of this job may be decided ahead of its instant: not where a policy has to look at the
+    instant itself, at what runs just then for one. None of today's policies does.
+    """
+    return True
+
+
 def decide(timer: DueTimer, now: datetime, epoch: int, memo: NextFires) -> Firing:
     """The one firing of a due timer at `now`: its instant, or the latest of those that passed."""
     rule = rule_for(timer)

@@ -4,17 +4,23 @@ The wheel holds the horizon, loaded by range scan and told of changes by wake-up
 seconds every second is the safety net under both. Firing a batch is one transaction. A batch that fails is
 halved until the row at fault stands alone: that one is parked with the reason, the others go on. A row that
 somebody keeps locked is at no fault: it is passed over for a while.
+
+Fires are staged: committed a little ahead of their instant, the further the more of them come together, so
+that workers hold a crowd in memory when its instant comes. A job has one instant staged at a time; what comes
+next is set aside until that one has come.
 """
 
 from __future__ import annotations
 
+import heapq
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime, timedelta
 from importlib.metadata import version
+from itertools import count
 from uuid import UUID
 
-from detent.fire.decide import decide
+from detent.fire.decide import decide, opens_at
 from detent.fire.node import Node
 from detent.fire.wheel import Wheel
 from detent.model.errors import DetentError, StoreBusy, StoreUnavailable
@@ -36,6 +42,14 @@ SCAN_EVERY = timedelta(seconds=1)
 PER_SHARD = 2000
 BATCH = 1000
 IN_DOUBT = 0.25
+# How far ahead of its instant a fire may be committed: this, and the time that a crowd takes to be fired.
+LEAD = timedelta(seconds=0.3)
+LEAD_MOST = timedelta(seconds=3)
+LEAD_FIRES_PER_SECOND = 40_000
+# Timers are popped by our reading of the database's clock, which may be a little behind it.
+LEAD_MARGIN = timedelta(milliseconds=5)
+# With a crowd perhaps near, look again after this long: it may deserve a longer lead than what comes first.
+LOOK_AGAIN = timedelta(seconds=0.25)
 PASS_OVER = timedelta(seconds=5)
 
 
@@ -60,6 +74,9 @@ class Firer(Service):
         self._notifier = notifier
         self._memo = NextFires()
         self._wheel = Wheel()
+        # Due soon, behind an instant that is staged: (when that one has come, a number, the timer).
+        self._behind: list[tuple[datetime, int, DueTimer]] = []
+        self._numbers = count()
         self._changed: set[UUID] = set()
         self._gained: set[int] = set()
         self._locked: dict[UUID, datetime] = {}  # by others: passed over until then
@@ -99,15 +116,37 @@ class Firer(Service):
         if not self._clock.steady:
             return IN_DOUBT
         await self._refresh()
-        now = self._clock.now()
-        while self._clock.steady and (due := self._wheel.pop_due(now, BATCH)):
+        while self._clock.steady:
+            now = self._clock.now()
+            self._let_out(now)
+            lead = self._lead(now)
+            due = self._wheel.pop_due(now + lead, BATCH)
+            if not due:
+                break
             try:
-                await self._fire(due)
+                await self._fire(due, lead + LEAD_MARGIN)
             except StoreUnavailable:
                 self._reload = True  # whether it committed is for the table to say
                 raise
-            now = self._clock.now()
         return self._until_due()
+
+    def _lead(self, now: datetime) -> timedelta:
+        """The lead that what is due soon deserves."""
+        crowd = self._wheel.count(now + LEAD_MOST)
+        return min(LEAD_MOST, LEAD + timedelta(seconds=crowd / LEAD_FIRES_PER_SECOND))
+
+    def _open(self, timer: DueTimer, now: datetime) -> bool:
+        """Whether a timer may be fired by now; else it is set aside until it may."""
+        opens = opens_at(timer)
+        if opens is None or opens <= now:
+            return True
+        heapq.heappush(self._behind, (opens, next(self._numbers), timer))
+        return False
+
+    def _let_out(self, now: datetime) -> None:
+        """What was set aside until now. One that has changed since shows it by its version when it fires."""
+        while self._behind and self._behind[0][0] <= now:
+            self._keep(heapq.heappop(self._behind)[2])
 
     def _until_due(self) -> float:
         if self._changed or self._reload or self._gained:
@@ -115,7 +154,9 @@ class Firer(Service):
         now = self._clock.now()
         until = self._scan_at
         if (following := self._wheel.next_due()) is not None:
-            until = min(until, following)
+            until = min(until, max(following - LEAD_MOST, min(following - self._lead(now), now + LOOK_AGAIN)))
+        if self._behind:
+            until = min(until, self._behind[0][0])
         return max(0.0, (until - now).total_seconds())
 
     async def _refresh(self) -> None:
@@ -124,6 +165,7 @@ class Firer(Service):
             self._reload = False
             self._gained.clear()
             self._wheel.clear()
+            self._behind.clear()
             try:
                 await self._load(now + HORIZON)
             except StoreUnavailable:
@@ -155,19 +197,20 @@ class Firer(Service):
         if timer.shard in self._node.epochs and timer.due_at <= self._loaded_until:
             self._wheel.insert(timer)
 
-    async def _fire(self, due: Sequence[DueTimer]) -> None:
+    async def _fire(self, due: Sequence[DueTimer], lead: timedelta) -> None:
         now = self._clock.now()
         batch: list[tuple[DueTimer, Firing]] = []
         for timer in self._unlocked(due, now):
             if timer.shard not in self._node.epochs:
                 continue  # another node's by now
             try:
-                batch.append((timer, decide(timer, now, self._node.epochs[timer.shard], self._memo)))
+                if self._open(timer, now):
+                    batch.append((timer, decide(timer, now, self._node.epochs[timer.shard], self._memo)))
             except (DetentError, ValueError, ArithmeticError, LookupError, TypeError) as error:
                 await self._park(timer, f"its rule cannot be evaluated: {error}")
         if batch:
             batch.sort(key=lambda pair: pair[0].job_id.bytes)
-            await self._apply(batch)
+            await self._apply(batch, lead)
 
     def _unlocked(self, due: Sequence[DueTimer], now: datetime) -> Sequence[DueTimer]:
         """Without those that are passed over: the scan of the next seconds brings them again."""
@@ -176,7 +219,7 @@ class Firer(Service):
         self._locked = {job_id: until for job_id, until in self._locked.items() if until > now}
         return [timer for timer in due if timer.job_id not in self._locked]
 
-    async def _apply(self, batch: Sequence[tuple[DueTimer, Firing]]) -> None:
+    async def _apply(self, batch: Sequence[tuple[DueTimer, Firing]], lead: timedelta) -> None:
         firings = [firing for _, firing in batch]
         try:
             moved = await with_partitions_of(
@@ -184,12 +227,12 @@ class Firer(Service):
                 self._clock.now(),
                 [firing.execution_id for firing in firings],
                 lambda: timers.fire(
-                    self._database, firings, self._node.node_id, self._tzdata, self._clock.now()
+                    self._database, firings, self._node.node_id, self._tzdata, self._clock.now(), lead
                 ),
             )
         except StoreBusy as error:
             if len(batch) > 1:
-                await self._halve(batch)
+                await self._halve(batch, lead)
             else:
                 log.warning("job %s cannot be fired yet: %s", batch[0][0].job_id, error)
                 self._locked[batch[0][0].job_id] = self._clock.now() + PASS_OVER
@@ -198,7 +241,7 @@ class Firer(Service):
             raise
         except Exception as error:  # noqa: BLE001 - the border of a batch: the row at fault is found by halving
             if len(batch) > 1:
-                await self._halve(batch)
+                await self._halve(batch, lead)
             else:
                 await self._park(batch[0][0], f"firing failed: {type(error).__name__}: {error}")
             return
@@ -208,18 +251,30 @@ class Firer(Service):
             await self._clock.sample(lambda: timers.clock_us(self._database))
             if not self._clock.steady:
                 self._doubt_clock()
-        self.lag_ms = max((self._clock.now() - firing.fire_at).total_seconds() * 1000 for firing in firings)
-        self._notifier.queue({firing.pool for firing in firings if firing.job_id in moved})
+        self._tell(firing for firing in firings if firing.job_id in moved)
         for timer, firing in batch:
             if timer.job_id not in moved:
                 self._changed.add(timer.job_id)  # changed under us: read it again
             elif firing.next_at is not None:
-                self._keep(timer._replace(due_at=firing.next_at, version=timer.version + 1))
+                self._keep(
+                    timer._replace(
+                        due_at=firing.next_at, version=timer.version + 1, decided_through=firing.fire_at
+                    )
+                )
 
-    async def _halve(self, batch: Sequence[tuple[DueTimer, Firing]]) -> None:
+    def _tell(self, fired: Iterable[Firing]) -> None:
+        """Wake the workers, who take also what is staged."""
+        now, pools, late = self._clock.now(), set(), timedelta(0)
+        for firing in fired:
+            pools.add(firing.pool)
+            late = max(late, now - firing.fire_at)
+        self.lag_ms = late.total_seconds() * 1000
+        self._notifier.queue(pools)
+
+    async def _halve(self, batch: Sequence[tuple[DueTimer, Firing]], lead: timedelta) -> None:
         half = len(batch) // 2
-        await self._apply(batch[:half])
-        await self._apply(batch[half:])
+        await self._apply(batch[:half], lead)
+        await self._apply(batch[half:], lead)
 
     async def _park(self, timer: DueTimer, reason: str) -> None:
         log.error("job %s is parked: %s", timer.job_id, reason)

@@ -3,6 +3,9 @@
 Every change runs the same way. Lock the job's timer, read where the job stands in a new statement, let a
 pure function decide, write what it decided, bump the timer's version, read the job back. The lock makes
 fires wait; the version makes a scheduler's copy of the timer worthless.
+
+A fire that is staged, and that no worker has claimed, is taken back first: the change finds the job as it
+would be if the instant had not been staged. Nothing is taken back for a change that changes nothing.
 """
 
 from __future__ import annotations
@@ -10,10 +13,12 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from dataclasses import replace as replaced
 from datetime import datetime
 from uuid import UUID
 
 import asyncpg
+import msgspec
 
 from detent.model.errors import Conflict, NotFound
 from detent.model.ids import day_true
@@ -148,9 +153,30 @@ async def _job_of_name(connection: Connection, tenant: int, name: str) -> UUID |
 
 
 async def lock_job(connection: Connection, tenant: int, job_id: UUID) -> Standing:
-    if await connection.fetchval(Queries.load().lock_timer, tenant, job_id) is None:
+    """Take the job's turn; answers where it stands, without what is staged."""
+    queries = Queries.load()
+    locked = await connection.fetchrow(queries.lock_timer, tenant, job_id)
+    if locked is None:
         raise NotFound("no such job")
-    return (await read_jobs(connection, tenant, [job_id]))[job_id]
+    staged = await connection.fetchrow(queries.lock_staged, tenant, job_id) if locked["ahead"] else None
+    standing = (await read_jobs(connection, tenant, [job_id]))[job_id]
+    if staged is None:
+        return standing
+    due_at = staged["scheduled_for"]
+    return replaced(
+        standing,
+        job=msgspec.structs.replace(standing.job, status="scheduled", next_run_at=due_at),
+        due_at=due_at,
+        decided_through=staged["decided_before"],
+        timer_status="scheduled",
+        staged=staged["execution_id"],
+    )
+
+
+async def unstage(connection: Connection, tenant: int, standing: Standing) -> None:
+    """Make the job stand where it was said to stand."""
+    if standing.staged is not None:
+        await connection.execute(Queries.load().unstage, tenant, standing.job.job_id, standing.staged)
 
 
 async def _apply(
@@ -160,6 +186,7 @@ async def _apply(
     if change is None:
         return Changed(job, changed=False)
     queries = Queries.load()
+    await unstage(connection, tenant, standing)
     number = job.revision
     if (revision := change.revision) is not None:
         number += 1

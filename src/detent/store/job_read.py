@@ -36,6 +36,8 @@ class Standing:
     timer_status: str
     ended: str | None
     by_name: bool
+    # The execution of a staged instant, of which the rest says nothing: who changes the job takes it back.
+    staged: UUID | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +134,7 @@ def standing_of(row: Record) -> Standing:
         status = row["ended"]
     elif row["timer_status"] == "paused":
         status = "paused"
-    elif spec.once and row["timer_status"] == "done" and row["ending"]:
+    elif spec.once and row["timer_status"] == "done" and row["ending"] and row["staged_for"] is None:
         status = "running"
     else:
         status = "scheduled"
@@ -142,7 +144,7 @@ def standing_of(row: Record) -> Standing:
         spec=spec,
         payload=row["payload"],
         status=status,
-        next_run_at=row["due_at"] if row["timer_status"] == "scheduled" else None,
+        next_run_at=row["staged_for"] or (row["due_at"] if row["timer_status"] == "scheduled" else None),
         revision=row["revision"],
         armed_at=row["armed_at"],
         created_at=row["created_at"],

@@ -24,6 +24,7 @@ class DueTimer(NamedTuple):
     revision: int
     spec: str
     armed_at: datetime
+    decided_through: datetime | None = None
 
 
 class Firing(NamedTuple):
@@ -59,17 +60,22 @@ def _timers(rows: list[Record]) -> list[DueTimer]:
 
 
 async def fire(
-    db: Database | Connection, firings: Sequence[Firing], node_id: UUID, tzdata: str, now: datetime
+    db: Database | Connection,
+    firings: Sequence[Firing],
+    node_id: UUID,
+    tzdata: str,
+    now: datetime,
+    lead: timedelta = timedelta(0),
 ) -> set[UUID]:
-    """Fire a batch in one transaction, at what the caller believes to be `now`; answers the jobs whose timer
-    moved.
+    """Fire a batch in one transaction, at what the caller believes to be `now`, and no instant that lies
+    further ahead than the lead; answers the jobs whose timer moved.
     """
     columns = [list(column) for column in zip(*firings, strict=True)]
     if isinstance(db, Database) and len(firings) > 1:
         # One that was undone because of one row is halved by who fires it: the others are on time.
-        rows = await db.fetch(queries.fire_batch, *columns, node_id, tzdata, now, patient=False)
+        rows = await db.fetch(queries.fire_batch, *columns, node_id, tzdata, now, lead, patient=False)
     else:
-        rows = await db.fetch(queries.fire_batch, *columns, node_id, tzdata, now)
+        rows = await db.fetch(queries.fire_batch, *columns, node_id, tzdata, now, lead)
     return {row["job_id"] for row in rows}
 
 

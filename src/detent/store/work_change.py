@@ -18,7 +18,7 @@ from detent.model.ids import execution_id
 from detent.model.job import CLASSES, Job
 from detent.store.database import Connection, Database, Record
 from detent.store.executions import execution_of
-from detent.store.job_change import lock_job
+from detent.store.job_change import lock_job, unstage
 from detent.store.job_read import read_jobs
 from detent.store.partitions import with_partitions
 from detent.store.repeat import repeated
@@ -153,6 +153,7 @@ async def cancel_job(
                 return CancelledJob(standing.job, changed=False)
             if standing.ended is not None:
                 raise Conflict("wrong_state", f"the job is {standing.ended}: there is nothing to cancel")
+            await unstage(connection, tenant, standing)
             await connection.execute(
                 queries.change_timer,
                 tenant,
@@ -176,7 +177,9 @@ async def cancel_job(
 async def cancel_execution(
     database: Database, tenant: int, execution: UUID, now: datetime, key: RequestKey | None
 ) -> CancelledExecution:
-    """Cancel one open execution. If it is the one that a one-time job is about, that job ends with it."""
+    """Cancel one open execution. If it is the one that a one-time job is about, that job ends with it.
+    One that is staged is closed as well: taken back, its instant would fire again.
+    """
     queries = Queries.load()
 
     async def attempt() -> CancelledExecution:

@@ -97,13 +97,44 @@ def test_a_cleared_wheel_starts_over() -> None:
     assert len(wheel.pop_due(NOON, 10)) == 1
 
 
-instants = st.integers(0, 12_000).map(lambda us: NOON + us * US)  # twelve buckets: many meet in one
+def test_a_count_says_how_many_are_due_until_then() -> None:
+    wheel = Wheel()
+    for job in range(100):
+        wheel.insert(timer(job, NOON + job * 256 * MS))
+    assert [wheel.count(NOON + job * 256 * MS) for job in (0, 10, 98, 99, 500)] == [1, 11, 99, 100, 100]
+    wheel.remove(UUID(int=5))
+    wheel.insert(timer(6, NOON + timedelta(days=1), version=2))
+    wheel.pop_due(NOON + 1024 * MS, 100)
+    assert wheel.count(NOON + 2560 * MS) == 4
+    assert wheel.count(NOON - MS) == 0
+
+
+def test_what_has_left_leaves_nothing_behind() -> None:
+    wheel = Wheel()
+    for job in range(1000):
+        wheel.insert(timer(job, NOON + job * timedelta(hours=job)))
+    for job in range(0, 1000, 2):
+        wheel.remove(UUID(int=job))
+    assert len(wheel.pop_due(NOON + timedelta(days=100_000), 1000)) == 500
+    assert not any((wheel._slot_of, wheel._slots, wheel._counts, *wheel._taken))
+
+
+def test_instants_before_1970_are_due() -> None:
+    wheel = Wheel()
+    wheel.insert(timer(1, datetime(1960, 1, 1, tzinfo=UTC)))
+    assert len(wheel.pop_due(NOON, 1)) == 1
+
+
+near = st.integers(0, 12_000).map(lambda us: NOON + us * US)  # twelve slots: many meet in one
+apart = st.integers(-(10**9), 10**9).map(lambda ms: NOON + ms * MS)  # a clock that jumps by days
+instants = near | apart
 jobs = st.integers(0, 15)
 steps = st.one_of(
     st.tuples(st.just("insert"), jobs, instants, st.integers(1, 6)),
     st.tuples(st.just("remove"), jobs),
     st.tuples(st.just("pop"), instants, st.integers(1, 5)),
     st.tuples(st.just("next")),
+    st.tuples(st.just("count"), instants),
     st.tuples(st.just("clear")),
 )
 
@@ -128,11 +159,20 @@ def test_the_wheel_behaves_as_a_sorted_list_does(script: list[tuple[object, ...]
                 model.clear()
             case ("pop", datetime() as now, int(limit)):
                 check_popped(wheel.pop_due(now, limit), model, now, limit)
+            case ("count", datetime() as until):
+                check_counted(wheel.count(until), model, until)
             case _:
                 assert wheel.next_due() == min((t.due_at for t in model.values()), default=None)
         assert len(wheel) == len(model)
-    check_popped(wheel.pop_due(NOON + timedelta(days=1), 100), model, NOON + timedelta(days=1), 100)
+    last = NOON + timedelta(days=100)
+    check_popped(wheel.pop_due(last, 100), model, last, 100)
     assert not model
+
+
+def check_counted(counted: int, model: dict[UUID, DueTimer], until: datetime) -> None:
+    """All that are due by then, and none that is due a quarter of a second later."""
+    assert sum(t.due_at <= until for t in model.values()) <= counted
+    assert counted <= sum(t.due_at <= until + 256 * MS for t in model.values())
 
 
 def check_popped(popped: list[DueTimer], model: dict[UUID, DueTimer], now: datetime, limit: int) -> None:

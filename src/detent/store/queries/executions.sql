@@ -2,9 +2,10 @@
 -- one a row of executions; a statement sees each in exactly one of the two.
 
 -- name: read_execution
--- One execution, open or closed. The first attempt's start is written down at its end; until then it is the claim.
+-- One execution, open or closed. The first attempt's start is written down at its end; until then it is the claim,
+-- unless that is for an instant still to come.
 select l.execution_id, l.job_id, l.state as status, l.cause, l.scheduled_for, l.queued_at,
-       coalesce(l.started_at, case when l.state = 'running' then l.claimed_at end) as started_at,
+       coalesce(l.started_at, case when l.state = 'running' and l.claimed_at <= clock_timestamp() then l.claimed_at end) as started_at,
        null::timestamptz as finished_at, l.attempt, l.worker_id, null::text as result, null::text as error,
        l.revision, l.reason, l.source_id, l.claimed_at, l.cancel_requested_at
 from detent.live l
@@ -22,7 +23,7 @@ where x.execution_id = $2::uuid and x.tenant = $1::integer;
 select x.*, p.attempt as told_attempt, p.pct, p.message, p.told_at
 from (
     select l.execution_id, l.job_id, l.state as status, l.cause, l.scheduled_for, l.queued_at,
-           coalesce(l.started_at, case when l.state = 'running' then l.claimed_at end) as started_at,
+           coalesce(l.started_at, case when l.state = 'running' and l.claimed_at <= clock_timestamp() then l.claimed_at end) as started_at,
            null::timestamptz as finished_at, l.attempt, l.worker_id, null::text as result, null::text as error,
            l.revision, l.reason, l.source_id, l.claimed_at
     from detent.live l
@@ -113,7 +114,7 @@ with open_ones as materialized (
     select execution_id, is_open from matching order by execution_id desc limit $9::integer offset $10::integer
 ), rows as (
     select l.execution_id, l.job_id, l.state as status, l.cause, l.scheduled_for, l.queued_at,
-           coalesce(l.started_at, case when l.state = 'running' then l.claimed_at end) as started_at,
+           coalesce(l.started_at, case when l.state = 'running' and l.claimed_at <= clock_timestamp() then l.claimed_at end) as started_at,
            null::timestamptz as finished_at, l.attempt, l.worker_id, null::text as result, null::text as error,
            l.revision, l.reason, l.source_id
     from detent.live l

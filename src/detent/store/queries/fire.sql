@@ -7,7 +7,8 @@
 -- name: due_timers
 -- The next due timers of the given shards up to a horizon, at most so many a shard, with what firing needs.
 -- One descent of the index for each shard: rows read follow the answer, not the number of jobs.
-select t.job_id, t.tenant, t.due_at, t.version, t.generation, t.shard, r.revision, r.spec::text as spec, r.armed_at
+select t.job_id, t.tenant, t.due_at, t.version, t.generation, t.shard, r.revision, r.spec::text as spec, r.armed_at,
+       t.decided_through
 from unnest($1::smallint[]) as s (shard)
 cross join lateral (
     select d.* from detent.timers d
@@ -25,7 +26,8 @@ cross join lateral (
 
 -- name: timers_of
 -- The scheduled timers among the given jobs, with what firing needs.
-select t.job_id, t.tenant, t.due_at, t.version, t.generation, t.shard, r.revision, r.spec::text as spec, r.armed_at
+select t.job_id, t.tenant, t.due_at, t.version, t.generation, t.shard, r.revision, r.spec::text as spec, r.armed_at,
+       t.decided_through
 from unnest($1::uuid[]) as w (job_id)
 join detent.timers t on t.job_id = any(array[w.job_id]) and t.status || '' = 'scheduled'
 cross join lateral (
@@ -41,11 +43,14 @@ cross join lateral (
 -- Before it: nothing happened. After it: the version has moved, a repeat changes no row. Beside it: the
 -- compare-and-set on (version, due_at) lets one through. Rows come sorted by job_id, so they lock in order.
 -- The clock that the caller decided by must be this one: after a jump nothing is fired until both agree again.
+-- An instant may be staged: fired up to the lead before it comes, with not_before set. At most one of a job at a
+-- time: while the instant decided last lies ahead, the next one waits. See the statements that take it back.
 with advanced as (
     update detent.timers t
     set due_at = f.next_at,
         status = case when f.next_at is null then 'done' else 'scheduled' end,
-        decided_through = f.fire_at,
+        decided_through = greatest(t.decided_through, f.fire_at),
+        decided_before = t.decided_through,
         version = t.version + 1,
         fired = t.fired + 1
     from unnest($1::uuid[], $2::bigint[], $3::timestamptz[], $4::timestamptz[], $5::timestamptz[], $6::uuid[],
@@ -54,7 +59,10 @@ with advanced as (
          as f (job_id, version, due_at, fire_at, next_at, execution_id,
                day, revision, pool, class, ends_job, skipped_through, skipped, epoch, deadline)
     where t.job_id = any(array[f.job_id]) and t.version = f.version and t.due_at = f.due_at
-      and t.status || '' = 'scheduled' and f.fire_at <= clock_timestamp()
+      and t.status || '' = 'scheduled'
+      and (f.fire_at <= clock_timestamp()
+           or f.fire_at <= clock_timestamp() + $19::interval
+              and (t.decided_through is null or t.decided_through <= clock_timestamp()))
       and (select abs(extract(epoch from clock_timestamp() - $18::timestamptz)) < 5)
     returning t.tenant, t.generation, f.*, clock_timestamp() as decided_at
 ), ledger as (
@@ -74,7 +82,8 @@ with advanced as (
 ), queued as (
     insert into detent.live (execution_id, job_id, scheduled_for, not_before, queued_at, deadline_at, rank, tenant,
                              revision, class, ends_job, state, cause, pool)
-    select a.execution_id, a.job_id, a.fire_at, a.fire_at, a.decided_at, a.decided_at + a.deadline,
+    select a.execution_id, a.job_id, a.fire_at, a.fire_at, a.decided_at,
+           greatest(a.fire_at, a.decided_at) + a.deadline,
            detent.rank(greatest(a.fire_at, a.decided_at), a.class), a.tenant, a.revision, a.class, a.ends_job, 'queued', 'schedule', a.pool
     from advanced a
 )

@@ -43,12 +43,17 @@ with asked as materialized (
 select job_id from given;
 
 -- name: read_jobs
--- Jobs by id, each with its current revision and where it stands, in no order.
+-- Jobs by id, each with its current revision and where it stands, in no order. An instant that is staged and that no
+-- worker has yet is still to come for whoever reads.
 select j.tenant, j.job_id, j.by_name, j.revision, j.idempotency_key, j.created_at, j.updated_at,
        r.spec, r.payload, r.armed_at,
        t.due_at, t.decided_through, t.generation, t.status as timer_status, t.parked_reason,
        e.status as ended,
-       exists (select from detent.live l where l.job_id = j.job_id and l.ends_job) as ending
+       exists (select from detent.live l where l.job_id = j.job_id and l.ends_job) as ending,
+       (select l.scheduled_for from detent.live l
+        where t.decided_through > statement_timestamp() and l.job_id = j.job_id
+          and l.scheduled_for = t.decided_through and l.cause = 'schedule' and l.state = 'queued' and l.attempt = 0
+        limit 1) as staged_for
 from detent.jobs j
 join detent.job_revisions r on r.job_id = j.job_id and r.revision = j.revision
 join detent.timers t on t.job_id = j.job_id
@@ -103,7 +108,9 @@ with candidates as materialized (
             (select e.status from detent.job_ends e where e.job_id = j.job_id),
             (select case when t.status = 'paused' then 'paused'
                          when t.status = 'done'
-                              and exists (select from detent.live l where l.job_id = j.job_id and l.ends_job)
+                              and exists (select from detent.live l where l.job_id = j.job_id and l.ends_job
+                                          and not (l.state = 'queued' and l.attempt = 0
+                                                   and l.scheduled_for > statement_timestamp()))
                          then 'running'
                          else 'scheduled' end
              from detent.timers t where t.job_id = j.job_id)))
@@ -116,7 +123,11 @@ with candidates as materialized (
            r.spec, r.payload, r.armed_at,
            t.due_at, t.decided_through, t.generation, t.status as timer_status, t.parked_reason,
            (select e.status from detent.job_ends e where e.job_id = j.job_id) as ended,
-           exists (select from detent.live l where l.job_id = j.job_id and l.ends_job) as ending
+           exists (select from detent.live l where l.job_id = j.job_id and l.ends_job) as ending,
+           (select l.scheduled_for from detent.live l
+            where t.decided_through > statement_timestamp() and l.job_id = j.job_id
+              and l.scheduled_for = t.decided_through and l.cause = 'schedule' and l.state = 'queued' and l.attempt = 0
+            limit 1) as staged_for
     from detent.jobs j
     join detent.job_revisions r on r.job_id = j.job_id and r.revision = j.revision
     join detent.timers t on t.job_id = j.job_id
@@ -127,8 +138,44 @@ from looked cross join found left join rows on true
 order by rows.job_id desc;
 
 -- name: lock_timer
--- Take the job's turn: nobody fires, edits, pauses or cancels it until this transaction ends.
-select version from detent.timers where tenant = $1::integer and job_id = $2::uuid for update;
+-- Take the job's turn: nobody fires, edits, pauses or cancels it until this transaction ends. Says whether its
+-- decided instants lie ahead of the clock: then one may be staged.
+select version, coalesce(decided_through > clock_timestamp(), false) as ahead
+from detent.timers where tenant = $1::integer and job_id = $2::uuid for update;
+
+-- name: lock_staged
+-- The execution of a job's staged instant, if it has not come and no worker has claimed it, and what was decided
+-- before it. Locked: a claim that comes first makes this wait and then find nothing, one that comes second passes
+-- it over. The caller holds the job's timer. What was fired at its instant or after it is no longer staged, though
+-- the clock was set back since: it stays as it is.
+select l.execution_id, l.scheduled_for, t.decided_before
+from detent.timers t
+join detent.live l on l.job_id = t.job_id and l.scheduled_for = t.decided_through
+where t.tenant = $1::integer and t.job_id = $2::uuid and t.status in ('scheduled', 'done')
+  and l.cause = 'schedule' and l.state = 'queued' and l.attempt = 0
+  and l.queued_at < l.scheduled_for and l.scheduled_for > clock_timestamp()
+for update of l;
+
+-- name: unstage
+-- Takes a staged fire back, as if it had not been: the execution and its ledger row go, the timer stands at that
+-- instant again. The caller holds the locks of both, since before the instant, and changes the job in the same
+-- transaction. Before its commit: the instant is fired. After it: a repeat finds nothing staged. Beside it: a
+-- scheduler's copy of the timer is worthless by its version, and a claim has passed the execution over.
+with gone as (
+    delete from detent.live
+    where execution_id = $3::uuid and tenant = $1::integer and job_id = $2::uuid
+    returning execution_id, job_id, scheduled_for
+), taken_back as (
+    delete from detent.fires f
+    using gone g
+    where f.job_id = g.job_id and f.nominal_at = g.scheduled_for
+      and f.day = (g.scheduled_for at time zone 'UTC')::date and f.execution_id = g.execution_id
+)
+update detent.timers t
+set due_at = g.scheduled_for, status = 'scheduled', decided_through = t.decided_before, fired = t.fired - 1,
+    version = t.version + 1
+from gone g
+where t.tenant = $1::integer and t.job_id = g.job_id;
 
 -- name: share_timer
 -- Keep the job from being cancelled until this transaction ends, without holding up its fires.
