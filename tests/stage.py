@@ -28,7 +28,7 @@ from detent.model.errors import StoreUnavailable
 from detent.model.execution import ErrorInfo
 from detent.model.ids import DEFAULT_TENANT, new_incarnation_id, new_job_id
 from detent.model.job import JobSpec, PythonTask
-from detent.model.work import Claim, Finished, WorkerInfo
+from detent.model.work import Claim, Finished, WorkerInfo, us_of
 from detent.runtime.clock import Clock
 from detent.runtime.notify import Notifier
 from detent.store import timers, work
@@ -177,10 +177,12 @@ class Stage:
         now = self.now()
         error = None if outcome == "succeeded" else ErrorInfo("Trouble", f"it {outcome}")
         result = '"done"' if outcome == "succeeded" else None
-        return Finished(claim, cast(Any, outcome), now, now, result, error, retryable)
+        return Finished(claim, cast(Any, outcome), us_of(now), us_of(now), result, error, retryable)
 
     async def record(self, *batch: Finished, database: Database | None = None) -> set[work.Pair]:
-        return await Recorder(database or self.hot).record(batch)
+        """Record ends; answers those recorded."""
+        stale = await Recorder(database or self.hot).record(batch)
+        return {(f.claim.execution_id, f.claim.attempt) for f in batch} - stale
 
     def rescuer(self) -> Rescuer:
         return Rescuer(self.db, self.clock, self.notifier)

@@ -20,7 +20,7 @@ from detent.cli.wiring import PostgresPort
 from detent.execute.retry import Persistent
 from detent.model.errors import StoreUnavailable
 from detent.model.execution import ErrorInfo
-from detent.model.work import Claim, Finished
+from detent.model.work import Claim, Finished, us_of
 from detent.runtime.clock import Clock
 from detent.runtime.notify import Notifier
 from detent.store import timers
@@ -114,7 +114,7 @@ def endings(clock: Clock, claims: list[Claim], outcome: str, *, retryable: bool 
     now = clock.now()
     error = None if outcome == "succeeded" else ErrorInfo("Trouble", f"it {outcome}")
     result = '"done"' if outcome == "succeeded" else None
-    return [Finished(claim, outcome, now, now, result, error, retryable) for claim in claims]  # type: ignore[arg-type]
+    return [Finished(claim, outcome, us_of(now), us_of(now), result, error, retryable) for claim in claims]  # type: ignore[arg-type]
 
 
 async def said(place: Place, batch: list[Finished]) -> int:

@@ -20,7 +20,7 @@ Examples:
 
 
 @click.command(epilog=EXAMPLES)
-@settings(*EVERY_ROLE, *API, "url", *WORKER, "workers", "schedulers", *FLAGS, "retention_days")
+@settings(*EVERY_ROLE, *API, "url", *WORKER, "schedulers", *FLAGS, "retention_days")
 @as_json_option
 def config(as_json: bool, **flags: Any) -> None:
     """Show the effective settings and where each comes from: flag, environment or default.

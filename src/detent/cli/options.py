@@ -22,7 +22,7 @@ _OPTIONS: dict[str, tuple[tuple[str, ...], str, str]] = {
     "url": (("--url",), "URL", "Address of the server."),
     "imports": (("--import", "imports"), "MODULE", "Import this module with tasks; may be repeated."),
     "slots": (("--slots",), "N", "Attempts that one worker process runs at once."),
-    "workers": (("--workers",), "N", "Worker processes."),
+    "workers": (("--processes", "--workers", "workers"), "N", "Worker processes."),
     "schedulers": (("--schedulers",), "N", "Scheduler processes."),
     "pools": (("--pool", "pools"), "NAME", "Take work from this pool; may be repeated."),
     "heartbeat": (("--heartbeat",), "SECONDS", "A worker says this often that it lives."),
@@ -39,7 +39,7 @@ _OPTIONS: dict[str, tuple[tuple[str, ...], str, str]] = {
     "log_format": (("--log-format",), "|".join(LOG_FORMATS), "Lines for people or for machines."),
 }
 EVERY_ROLE = ("data", "database", "log_level", "log_format")
-WORKER = ("imports", "slots", "pools", "heartbeat", "lease", "grace")
+WORKER = ("imports", "workers", "slots", "pools", "heartbeat", "lease", "grace")
 API = ("host", "port")
 KEEPER = ("heartbeat", "lease", "retention_days", "allow_private_callbacks")
 FLAGS = ("standby", "allow_private_callbacks")

@@ -5,6 +5,7 @@ Below a supervisor (`detent up`) the role reports to it instead of to the termin
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -28,6 +29,9 @@ Examples:
 {more}"""
 
 
+MORE_WORKER = "  detent worker --import my.tasks --slots 50 --processes 4\n"
+
+
 @click.command(epilog=EXAMPLES.format(role="api", more="  detent api --port 9000\n"))
 @settings(*EVERY_ROLE, *API)
 def api(**flags: Any) -> int:
@@ -42,12 +46,13 @@ def scheduler(**flags: Any) -> int:
     return _run("scheduler", flags)
 
 
-@click.command(epilog=EXAMPLES.format(role="worker", more="  detent worker --import my.tasks --slots 50\n"))
+@click.command(epilog=EXAMPLES.format(role="worker", more=MORE_WORKER))
 @settings(*EVERY_ROLE, *WORKER)
 def worker(**flags: Any) -> int:
     """Run a worker alone: it runs what was fired.
 
-    On SIGTERM it takes no new work, and running work finishes or is handed back.
+    On SIGTERM it takes no new work, and running work finishes or is handed back. With --processes it runs as
+    several, one for each core as a rule, each with its own slots; one that dies is started again.
     """
     return _run("worker", flags)
 
@@ -99,6 +104,11 @@ def _run(name: str, flags: dict[str, Any]) -> int:
 
 def _serve(name: str, config: Config, ready: Ready) -> None:
     url = database_of(config)
+    if name == "worker" and config.workers > 1:
+        from detent.runtime.copies import run_copies
+
+        asyncio.run(run_copies(config, url, ready))
+        return
     if name == "worker":
         from detent.cli.imports import import_tasks
 

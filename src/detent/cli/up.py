@@ -20,13 +20,13 @@ CLOSING_SECONDS = 60.0
 EXAMPLES = """\b
 Examples:
   detent up
-  detent up --data /srv/detent --port 9000 --import my.tasks --workers 2 --slots 50
+  detent up --data /srv/detent --port 9000 --import my.tasks --processes 2 --slots 50
   detent up --database postgresql://detent@db.example.org/detent
 """
 
 
 @click.command(epilog=EXAMPLES)
-@settings(*EVERY_ROLE, *API, *WORKER, "workers", "schedulers", "retention_days", "allow_private_callbacks")
+@settings(*EVERY_ROLE, *API, *WORKER, "schedulers", "retention_days", "allow_private_callbacks")
 def up(**flags: Any) -> int:
     """Run everything on this machine: database, server, scheduler, keeper and workers.
 

@@ -37,7 +37,7 @@ class PostgresPort:
         self._notifier = notifier
         self.claimer = Claimer(database, clock)
         self._recorder = Recorder(database, notifier.queue_later)
-        self._held: set[Pair] = set()
+        self._held: dict[UUID, int] = {}  # the attempt of each execution
         self._doubt = False
 
     async def register(self, info: WorkerInfo, lease_seconds: float) -> None:
@@ -48,13 +48,13 @@ class PostgresPort:
     async def claim(self, worker_id: UUID, pools: Sequence[str], limit: int) -> list[Claim]:
         async with self._known(worker_id):
             claims = await self.claimer.claim(worker_id, pools, limit)
-            self._held.update((claim.execution_id, claim.attempt) for claim in claims)
+            self._held.update([(claim.execution_id, claim.attempt) for claim in claims])
         return claims
 
     async def claim_ahead(self, worker_id: UUID, pools: Sequence[str], limit: int) -> Ahead:
         async with self._known(worker_id):
             ahead = await self.claimer.claim_ahead(worker_id, pools, limit)
-            self._held.update((claim.execution_id, claim.attempt) for claim, _ in ahead.staged)
+            self._held.update([(claim.execution_id, claim.attempt) for claim, _ in ahead.staged])
         return ahead
 
     @contextlib.asynccontextmanager
@@ -73,20 +73,27 @@ class PostgresPort:
         unknown = [
             (r["execution_id"], r["attempt"], r["token"], r["callback_url"])
             for r in rows
-            if (r["execution_id"], r["attempt"]) not in self._held
+            if self._held.get(r["execution_id"]) != r["attempt"]
         ]
         if unknown:
             await self._put_back(unknown)
         self._doubt = False
 
     async def finish(self, batch: Sequence[Finished]) -> set[Pair]:
-        recorded = await self._recorder.record(batch)
-        self._held.difference_update((f.claim.execution_id, f.claim.attempt) for f in batch)
-        return recorded
+        stale = await self._recorder.record(batch)
+        self._let_go([finished.claim for finished in batch])
+        return stale
+
+    def _let_go(self, claims: Sequence[Claim]) -> None:
+        held = self._held
+        for claim in claims:
+            execution = claim.execution_id
+            if held.get(execution) == claim.attempt:  # else it came back as another attempt meanwhile
+                del held[execution]
 
     async def release(self, worker_id: UUID, claims: Sequence[Claim]) -> None:
         await self._put_back([(c.execution_id, c.attempt, c.token, c.spec.callback_url) for c in claims])
-        self._held.difference_update((c.execution_id, c.attempt) for c in claims)
+        self._let_go(claims)
         self._notifier.queue({c.spec.pool for c in claims})
 
     async def _put_back(self, rows: Sequence[tuple[UUID, int, int, str | None]]) -> None:

@@ -10,6 +10,7 @@ exception that comes out, decides: a handler may turn the cancellation into anyt
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from detent.execute.context import Context, Interruption
@@ -25,7 +26,7 @@ from detent.execute.ending import (
     timed_out,
 )
 from detent.execute.python import call_in_thread
-from detent.execute.registry import Registry
+from detent.execute.registry import RegisteredTask
 from detent.execute.shell import ShellExecutor
 from detent.execute.threads import Threads
 from detent.model.execution import ErrorInfo
@@ -37,7 +38,7 @@ from detent.model.work import UNKNOWN_TASK, Claim
 class Executors:
     """Everything that runs tasks."""
 
-    registry: Registry
+    find: Callable[[str], RegisteredTask | None]
     threads: Threads
     shell: ShellExecutor
 
@@ -47,7 +48,7 @@ async def perform(claim: Claim, context: Context, executors: Executors) -> Endin
     task = claim.spec.task
     try:
         if isinstance(task, PythonTask):
-            registered = executors.registry.get(task.name)
+            registered = executors.find(task.name)
             if registered is None:
                 return unknown_task(task.name)
             if registered.is_async:

@@ -8,7 +8,6 @@ import logging
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterable
-from datetime import datetime
 from typing import NamedTuple
 from uuid import UUID
 
@@ -25,7 +24,7 @@ from detent.runtime.clock import Clock
 
 log = logging.getLogger("detent.worker")
 
-SLICE = 0.002
+SLICE_NS = 2_000_000
 
 # A handler that was cancelled and runs on regardless is left to itself after this long. Longer than it
 # takes to end a process tree.
@@ -68,7 +67,7 @@ class Crew:
         self.quiet.set()
         self.closing = False
         self.yielding = False
-        self.slice_ends = 0.0
+        self.slice_ends_ns = 0
         self._slots = slots
 
     def add(self, claims: Iterable[Claim]) -> None:
@@ -111,7 +110,7 @@ class Crew:
             await asyncio.sleep(0)
         finally:
             self.yielding = False
-            self.slice_ends = time.monotonic() + SLICE
+            self.slice_ends_ns = time.monotonic_ns() + SLICE_NS
 
     @property
     def in_flight(self) -> int:
@@ -127,12 +126,14 @@ class Crew:
         """The monotonic instant at which the first of what runs here is out of time. From any thread."""
         return min((lane.deadline for lane in list(self.lanes)), default=FOREVER)
 
-    def ended_one(self, claim: Claim, context: Context, ending: Ending, started_at: datetime) -> None:
+    def ended_one(
+        self, claim: Claim, context: Context, ending: Ending, started_us: int, ended_ns: int
+    ) -> None:
         """An attempt is over: pass its end on, after its output if it wrote any."""
         self.running -= 1
         self.ended += 1
         context.ended = True
-        finished = self._finished(claim, ending, started_at)
+        finished = self._finished(claim, ending, started_us, ended_ns)
         if context.output is not None:
             self.desk.shipper.end(context.output, finished)
         elif finished is not None:
@@ -150,14 +151,18 @@ class Crew:
         if not self.running and not self.queue:
             self.desk.reporter.hurry()
 
-    def _finished(self, claim: Claim, ending: Ending, started_at: datetime | None) -> Finished | None:
-        if ending.outcome == "released" and ending.error is None:
-            self.handed_back.append(claim)
-            return None
-        if ending.outcome == "worker_lost":
-            return None
+    def _finished(
+        self, claim: Claim, ending: Ending, started_us: int | None, ended_ns: int
+    ) -> Finished | None:
         outcome, result, error, retryable = ending
-        return Finished(claim, outcome, started_at, self.desk.clock.now(), result, error, retryable)
+        if outcome != "succeeded":
+            if outcome == "released" and error is None:
+                self.handed_back.append(claim)
+                return None
+            if outcome == "worker_lost":
+                return None
+        ended_us = (ended_ns + self.desk.clock.offset_ns) // 1000
+        return Finished(claim, outcome, started_us, ended_us, result, error, retryable)
 
     def interrupt(self, lane: Lane, why: Interruption) -> None:
         """Stop what runs in a lane, once. Losing the worker overrides any other reason."""
@@ -189,7 +194,7 @@ class Crew:
             self.queue.remove(claim)
         for claim in waiting + self.staged.withdraw(wanted):
             if why is Interruption.CANCELLED:
-                finished = self._finished(claim, CANCELLED, None)
+                finished = self._finished(claim, CANCELLED, None, time.monotonic_ns())
                 if finished is not None:
                     self.report(finished)
         if waiting and not self.running and not self.queue:
@@ -215,7 +220,8 @@ class Crew:
         lane.claim = lane.context = None
         lane.deadline = FOREVER
         self.lanes.discard(lane)
-        self.ended_one(claim, context, interrupted(context.interruption, claim, None), lane.started_at)
+        self.ended_one(claim, context, interrupted(context.interruption, claim, None), lane.started_us,
+                       time.monotonic_ns())  # fmt: skip
         if self.queue:
             self.call_next()
 

@@ -22,7 +22,6 @@ from typing import TYPE_CHECKING
 from detent.execute.attempt import perform
 from detent.execute.context import Context
 from detent.execute.deadlines import FOREVER
-from detent.execute.ending import Ending
 from detent.model.work import Claim
 
 if TYPE_CHECKING:
@@ -35,13 +34,13 @@ class Lane:
     """One slot. `claim` and `context` are set while an attempt runs in it."""
 
     __slots__ = ("abandoned", "called", "claim", "context", "crew", "deadline", "entry_at", "parked",
-                 "started_at", "task")  # fmt: skip
+                 "started_us", "task")  # fmt: skip
 
     def __init__(self, crew: Crew) -> None:
         self.crew = crew
         self.claim: Claim | None = None
         self.context: Context | None = None
-        self.started_at = crew.desk.clock.now()
+        self.started_us = 0
         self.deadline = FOREVER
         self.entry_at = FOREVER
         self.called = False
@@ -55,8 +54,7 @@ class Lane:
 
     async def _run(self) -> None:
         crew = self.crew
-        queue = crew.queue
-        executors = crew.desk.executors
+        queue, variables, executors = crew.queue, crew.variables, crew.desk.executors
         while not crew.closing:
             if self.called:
                 self.called = False
@@ -67,15 +65,18 @@ class Lane:
                 ending = await perform(claim, context, executors)
                 if self.abandoned:
                     return
-                self._end(claim, context, ending)
+                now_ns = time.monotonic_ns()
+                self.claim = self.context = None
+                self.deadline = FOREVER
+                crew.ended_one(claim, context, ending, self.started_us, now_ns)
                 if self.task.cancelling():
                     await self._forget_cancellation()
                 if context.output is not None:
                     await crew.desk.shipper.room()
-                if contextvars.copy_context() != crew.variables:
+                if contextvars.copy_context() != variables:
                     self.task = self._start()
                     return
-                if time.monotonic() >= crew.slice_ends:
+                if now_ns >= crew.slice_ends_ns:
                     if crew.yielding:
                         break
                     await crew.breathe()
@@ -89,20 +90,17 @@ class Lane:
         context = Context(claim, desk.shipper.open, desk.trusted, desk.tell)
         self.claim = claim
         self.context = context
-        self.started_at = desk.clock.now()
-        now = crew.moved_at = time.monotonic()
-        self.deadline = now + claim.spec.timeout_seconds
+        now_ns = time.monotonic_ns()
+        self.started_us = (now_ns + desk.clock.offset_ns) // 1000
+        crew.moved_at = now = now_ns / 1e9
+        deadline = now + claim.spec.timeout_seconds
         if claim.deadline_at is not None:
-            self.deadline = min(self.deadline, desk.clock.monotonic_of(claim.deadline_at))
-        if self.deadline < self.entry_at:
+            deadline = min(deadline, desk.clock.monotonic_of(claim.deadline_at))
+        self.deadline = deadline
+        if deadline < self.entry_at:
             crew.deadlines.watch(self)
         crew.running += 1
         return context
-
-    def _end(self, claim: Claim, context: Context, ending: Ending) -> None:
-        self.claim = self.context = None
-        self.deadline = FOREVER
-        self.crew.ended_one(claim, context, ending, self.started_at)
 
     async def _forget_cancellation(self) -> None:
         """Leave no trace of a cancellation for the next attempt, nor one still on its way."""

@@ -27,7 +27,7 @@ class Port(Protocol):
         """Take up to `limit` attempts that will be due within seconds, to be held until they are."""
 
     async def finish(self, batch: Sequence[Finished]) -> set[tuple[UUID, int]]:
-        """Record ended attempts. Answers the (execution, attempt) pairs recorded; the others were stale."""
+        """Record ended attempts. Answers the (execution, attempt) pairs that were stale."""
 
     async def release(self, worker_id: UUID, claims: Sequence[Claim]) -> None:
         """Hand claims back; the attempts are not counted."""

@@ -134,22 +134,22 @@ class Reporter:
         return batch
 
     async def _record(self, batch: list[Finished]) -> None:
-        recorded = await self._persistent.send(self._port.finish, batch, self._refused, self._later)
-        self._bytes -= sum(len(f.result) for f in batch if f.result is not None)
-        self.recorded += len(recorded)
-        if len(recorded) < len(batch):
-            self._tell_stale(batch, recorded)
+        stale = await self._persistent.send(self._port.finish, batch, self._refused, self._later)
+        self._bytes -= sum([len(f.result) for f in batch if f.result is not None])
+        self.recorded += len(batch)
+        if stale or self._unfit:
+            self._tell_stale(batch, stale)
 
-    def _tell_stale(self, batch: list[Finished], recorded: set[tuple[UUID, int]]) -> None:
-        known = recorded | self._unfit
-        pairs = {(f.claim.execution_id, f.claim.attempt): f.claim for f in batch}
-        self._unfit.difference_update(pairs)
-        stale = [claim for pair, claim in pairs.items() if pair not in known]
+    def _tell_stale(self, batch: list[Finished], stale: set[tuple[UUID, int]]) -> None:
+        unfit = self._unfit.intersection((f.claim.execution_id, f.claim.attempt) for f in batch)
+        self._unfit -= unfit
+        stale -= unfit
+        self.recorded -= len(stale) + len(unfit)
         if stale:
             self.stale_writes += len(stale)
             log.warning(
-                "%d ended attempts were not ours any more and changed nothing, first %s attempt %d",
-                len(stale), stale[0].execution_id, stale[0].attempt,
+                "%d ended attempts were not ours any more and changed nothing, one of them %s attempt %d",
+                len(stale), *min(stale),
             )  # fmt: skip
 
     def _later(self, finished: Finished) -> None:

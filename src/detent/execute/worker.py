@@ -146,7 +146,7 @@ class Worker(Service):
             obey=self._obey,
         )
         desk = Desk(
-            executors=Executors(self._registry, self._threads, self._shell),
+            executors=Executors(self._registry.find, self._threads, self._shell),
             reporter=self._reporter,
             shipper=self._shipper,
             clock=self._clock,

@@ -16,7 +16,7 @@ import msgspec
 
 from detent.finish.decide import Close, decide, quarantine
 from detent.model.job import PythonTask
-from detent.model.work import UNKNOWN_TASK, Finished
+from detent.model.work import UNKNOWN_TASK, Finished, instant_of
 from detent.store import work
 from detent.store.database import Database
 from detent.store.partitions import with_partitions_of
@@ -35,24 +35,22 @@ class Recorder:
         self._waits = waits
 
     async def record(self, batch: Sequence[Finished]) -> set[Pair]:
-        """Record what ended; answers the pairs recorded. The others are stale."""
+        """Record what ended; answers the pairs that are stale."""
         plain = [f for f in batch if f.outcome == "succeeded" and f.claim.spec.callback_url is None]
-        done = await self._succeed(plain) if plain else set()
+        stale = await self._succeed(plain) if plain else set()
         if len(plain) < len(batch):
             rest = [f for f in batch if f.outcome != "succeeded" or f.claim.spec.callback_url is not None]
-            done |= await self._decide(rest)
-        return done
+            stale |= _pairs(rest) - await self._decide(rest)
+        return stale
 
     async def _succeed(self, plain: list[Finished]) -> set[Pair]:
-        """The common end, which needs no deciding."""
-        plain.sort(key=lambda finished: finished.claim.execution_id.bytes)
+        """The common end, which needs no deciding. Answers what is stale, which is rarely anything."""
+        plain.sort(key=_by_id)
         ids = (finished.claim.execution_id for finished in plain)
         closed = await with_partitions_of(
             self._database, plain[0].finished_at, ids, lambda: work.succeed(self._database, plain)
         )
-        if closed < len(plain):
-            return await self._read_back(plain)
-        return {(finished.claim.execution_id, finished.claim.attempt) for finished in plain}
+        return set() if closed == len(plain) else _pairs(plain) - await self._read_back(plain)
 
     async def _decide(self, batch: Sequence[Finished]) -> set[Pair]:
         closing: list[Closing] = []
@@ -116,9 +114,17 @@ class Recorder:
         return await with_partitions_of(self._database, rows[0].finished_at, ids, write)
 
     async def _read_back(self, missing: Sequence[Finished]) -> set[Pair]:
-        since = min(f.started_at or f.finished_at for f in missing).date() - timedelta(days=1)
+        since = instant_of(min(f.started_us or f.finished_us for f in missing)).date() - timedelta(days=1)
         keys = [(f.claim.execution_id, f.claim.attempt, f.claim.token, f.finished_at) for f in missing]
         return await work.recorded(self._database, keys, since)
+
+
+def _by_id(finished: Finished) -> bytes:
+    return finished.claim.execution_id.bytes
+
+
+def _pairs(batch: Sequence[Finished]) -> set[Pair]:
+    return {(finished.claim.execution_id, finished.claim.attempt) for finished in batch}
 
 
 def _closing(finished: Finished, decision: Close) -> Closing:

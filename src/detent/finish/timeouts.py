@@ -21,7 +21,7 @@ from detent.finish.recorder import Recorder
 from detent.model.errors import StoreBusy, StoreUnavailable
 from detent.model.execution import ErrorInfo
 from detent.model.job import JobSpec
-from detent.model.work import Claim, Finished
+from detent.model.work import Claim, Finished, us_of
 from detent.runtime.clock import Clock
 from detent.runtime.notify import Notifier
 from detent.runtime.service import Service
@@ -99,11 +99,16 @@ class TimeoutKeeper(Service):
     async def _time_out(self, rows: Sequence[Record]) -> None:
         error = ErrorInfo("Timeout", "out of time, and its worker did not end it")
         now = self._clock.now()
-        recorded = await self._recorder.record(
-            [Finished(_claim(row), "timed_out", row["claimed_at"], now, error=error) for row in rows]
+        stale = await self._recorder.record(
+            [
+                Finished(_claim(row), "timed_out", us_of(row["claimed_at"]), us_of(now), error=error)
+                for row in rows
+            ]
         )
-        for execution, attempt in recorded:
-            log.warning("%s attempt %d was out of time and is taken from its worker", execution, attempt)
+        for row in rows:
+            pair = (row["execution_id"], row["attempt"])
+            if pair not in stale:
+                log.warning("%s attempt %d was out of time and is taken from its worker", *pair)
 
     async def _close_waiting(self, rows: Sequence[Record]) -> None:
         closing = sorted(
@@ -139,5 +144,5 @@ def _status(wishes: _Wishes) -> str:
 def _claim(row: Record) -> Claim:
     return Claim(
         row["execution_id"], row["job_id"], row["attempt"], row["token"], row["failures"],
-        row["scheduled_for"], row["revision"], _decode(row["spec"]), "null", row["deadline_at"],
+        us_of(row["scheduled_for"]), row["revision"], _decode(row["spec"]), "null", row["deadline_at"],
     )  # fmt: skip

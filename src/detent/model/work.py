@@ -7,7 +7,7 @@ same ones.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from typing import Literal, NamedTuple
 from uuid import UUID
 
@@ -19,6 +19,21 @@ from detent.model.job import JobSpec
 UNKNOWN_TASK = "UnknownTask"  # the type of the error with which a worker hands such work back
 
 
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+
+
+def us_of(at: datetime) -> int:
+    """Microseconds since 1970: what instants are while work is under way, since a number costs a third of a
+    datetime to make, send and receive.
+    """
+    return (at - _EPOCH) // _MICROSECOND
+
+
+def instant_of(us: int) -> datetime:
+    return _EPOCH + timedelta(microseconds=us)
+
+
 class Claim(msgspec.Struct, frozen=True, gc=False):
     """One claimed attempt. Every write about it carries (execution, attempt, token)."""
 
@@ -27,11 +42,15 @@ class Claim(msgspec.Struct, frozen=True, gc=False):
     attempt: int
     token: int
     failures: int
-    scheduled_for: datetime
+    scheduled_us: int
     revision: int
     spec: JobSpec
     payload: str
     deadline_at: datetime | None = None
+
+    @property
+    def scheduled_for(self) -> datetime:
+        return instant_of(self.scheduled_us)
 
 
 class Staged(NamedTuple):
@@ -55,11 +74,19 @@ class Finished(msgspec.Struct, frozen=True, gc=False):
 
     claim: Claim
     outcome: Outcome
-    started_at: datetime | None
-    finished_at: datetime
+    started_us: int | None
+    finished_us: int
     result: str | None = None
     error: ErrorInfo | None = None
     retryable: bool = True
+
+    @property
+    def started_at(self) -> datetime | None:
+        return None if self.started_us is None else instant_of(self.started_us)
+
+    @property
+    def finished_at(self) -> datetime:
+        return instant_of(self.finished_us)
 
 
 class Progress(NamedTuple):

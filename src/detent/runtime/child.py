@@ -19,6 +19,7 @@ import socket
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from detent.model.errors import StartupError
 from detent.runtime.bond import Word
@@ -148,3 +149,19 @@ class Child:
         if self._process is not None and self._process.returncode is None:
             with contextlib.suppress(ProcessLookupError):
                 self._process.send_signal(sign)
+
+
+async def all_ready(children: Sequence[Child], lives: Sequence[asyncio.Task[None]], patience: float) -> None:
+    """Wait until each of these that were started is ready. Raises what keeps one of them from it."""
+    ready = asyncio.gather(*(child.ready.wait() for child in children))
+    either: set[asyncio.Future[Any]] = {ready, *lives}
+    try:
+        done, _ = await asyncio.wait(either, timeout=patience, return_when=asyncio.FIRST_COMPLETED)
+        for ended in done:
+            ended.result()  # a life that ended before it was ready says why
+        if not ready.done():
+            late = ", ".join(child.label for child in children if not child.ready.is_set())
+            raise StartupError(f"not ready after {patience:g} s: {late}")
+    finally:
+        ready.cancel()
+        await asyncio.gather(ready, return_exceptions=True)

@@ -36,8 +36,8 @@ class Clock:
     def __init__(self) -> None:
         self._samples: deque[_Sample] = deque(maxlen=KEEP_SAMPLES)
         self._best: _Sample | None = None
-        # Until the first sample, the local wall clock is the best guess there is.
-        self._offset_ns = time.time_ns() - time.monotonic_ns()
+        # From our monotonic clock to the database's. Until the first sample, the wall clock is the best guess
+        self.offset_ns = time.time_ns() - time.monotonic_ns()
         self._doubted: tuple[int, float] | None = None  # the new offset, and since when it is seen
         self.jumps = 0  # that were confirmed
 
@@ -49,11 +49,11 @@ class Clock:
     @property
     def doubted_ms(self) -> float:
         """By how much the database's clock seems to have jumped."""
-        return 0.0 if self._doubted is None else (self._doubted[0] - self._offset_ns) / 1e6
+        return 0.0 if self._doubted is None else (self._doubted[0] - self.offset_ns) / 1e6
 
     def now_us(self) -> int:
         """Microseconds since 1970 on the database's clock."""
-        return (time.monotonic_ns() + self._offset_ns) // 1000
+        return (time.monotonic_ns() + self.offset_ns) // 1000
 
     def now(self) -> datetime:
         return _EPOCH + timedelta(microseconds=self.now_us())
@@ -61,17 +61,17 @@ class Clock:
     def monotonic_of(self, at: datetime) -> float:
         """The loop time (monotonic seconds) at which the database's clock reads `at`."""
         at_us = (at - _EPOCH) // timedelta(microseconds=1)
-        return (at_us * 1000 - self._offset_ns) / 1e9
+        return (at_us * 1000 - self.offset_ns) / 1e9
 
     def certain_ns(self, at_us: int) -> int:
         """The monotonic nanosecond at which the database's clock certainly reads `at_us`, or more."""
         error = 0 if self._best is None else _error_ns(self._best, time.monotonic_ns())
-        return at_us * 1000 - self._offset_ns + error
+        return at_us * 1000 - self.offset_ns + error
 
     @property
     def skew_ms(self) -> float:
         """How far this machine's wall clock is ahead of the database's."""
-        return (time.time_ns() - time.monotonic_ns() - self._offset_ns) / 1e6
+        return (time.time_ns() - time.monotonic_ns() - self.offset_ns) / 1e6
 
     async def sample(self, read_us: Callable[[], Awaitable[int]]) -> None:
         """Take one sample; `read_us` asks the database for its microseconds since 1970."""
@@ -80,7 +80,7 @@ class Clock:
         received = time.monotonic_ns()
         trip = received - sent
         offset = database_us * 1000 - (sent + trip // 2)
-        if self._samples and abs(offset - self._offset_ns) > JUMP_NS + trip:
+        if self._samples and abs(offset - self.offset_ns) > JUMP_NS + trip:
             self._doubt(offset, trip, received / 1e9)
             return
         self._doubted = None
@@ -99,7 +99,7 @@ class Clock:
     def _believe(self, sample: _Sample) -> None:
         self._samples.append(sample)
         self._best = min(self._samples, key=lambda one: _error_ns(one, sample.received_ns))
-        self._offset_ns = self._best.offset_ns
+        self.offset_ns = self._best.offset_ns
 
 
 def _error_ns(sample: _Sample, now_ns: int) -> int:

@@ -140,6 +140,7 @@ def environment_of(config: Config, database: str) -> dict[str, str]:
         DETENT_URL=config.address,
         DETENT_IMPORT=",".join(config.imports),
         DETENT_SLOTS=str(config.slots),
+        DETENT_WORKERS="1",  # it is one of them
         DETENT_POOLS=",".join(config.pools),
         DETENT_HEARTBEAT=repr(config.heartbeat),
         DETENT_LEASE=repr(config.lease),

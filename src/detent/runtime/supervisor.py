@@ -24,10 +24,9 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from detent.model.errors import StartupError
-from detent.runtime.child import Child
+from detent.runtime.child import Child, all_ready
 from detent.runtime.config import Config, environment_of
 from detent.store.embedded import Embedded, find_running
 from detent.store.migrate import migrate
@@ -128,18 +127,7 @@ class Supervisor:
                 child = Child(role, label, (sys.executable, "-m", "detent", role), environment, patience)
                 self._children.append(child)
                 lives.append(child.start())
-        ready = asyncio.gather(*(child.ready.wait() for child in self._children))
-        either: set[asyncio.Future[Any]] = {ready, *lives}
-        try:
-            done, _ = await asyncio.wait(either, timeout=START_PATIENCE, return_when=asyncio.FIRST_COMPLETED)
-            for ended in done:
-                ended.result()  # a life that ended before it was ready says why
-            if not ready.done():
-                late = ", ".join(child.label for child in self._children if not child.ready.is_set())
-                raise StartupError(f"not ready after {START_PATIENCE:g} s: {late}")
-        finally:
-            ready.cancel()
-            await asyncio.gather(ready, return_exceptions=True)
+        await all_ready(self._children, lives, START_PATIENCE)
 
     async def _mend_database(self) -> None:
         if self._embedded is None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, date, datetime, timedelta
+from datetime import date, datetime, timedelta
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -15,8 +15,6 @@ from detent.store.sql import Queries
 queries = Queries.load()
 
 Pair = tuple[UUID, int]
-
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Closing(NamedTuple):
@@ -118,18 +116,11 @@ async def succeed(db: Database | Connection, batch: Sequence[Finished]) -> int:
         queries.close_succeeded,
         [claim.execution_id for claim in claims], [claim.attempt for claim in claims],
         [claim.token for claim in claims],
-        [_us(finished.started_at or finished.finished_at) for finished in batch],
-        [_us(finished.finished_at) for finished in batch],
+        [finished.started_us for finished in batch], [finished.finished_us for finished in batch],
         _column(tuple([finished.result for finished in batch])),
     )  # fmt: skip
     closed: int = row[0]
     return closed
-
-
-def _us(at: datetime) -> int:
-    """Microseconds since 1970, in whole numbers all the way: a repeat is recognised by this instant."""
-    since = at - _EPOCH
-    return (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
 
 
 async def put_back(db: Database | Connection, batch: Sequence[Returning]) -> set[Pair]:

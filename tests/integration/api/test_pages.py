@@ -7,7 +7,7 @@ import shlex
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import datetime
 from html.parser import HTMLParser
 from typing import Any
 from uuid import UUID
@@ -17,7 +17,7 @@ from api_client import Api, Running
 
 from detent.api.pages import frame
 from detent.model.execution import ErrorInfo
-from detent.model.work import Claim, Finished, LogChunk
+from detent.model.work import Claim, Finished, LogChunk, us_of
 from detent.runtime.clock import Clock
 from detent.store import work
 from detent.store.database import Database
@@ -87,7 +87,7 @@ async def claimed(api: Api, job: dict[str, Any], *, again: bool = False) -> Clai
 async def ended(api: Api, claim: Claim, error: ErrorInfo | None, result: str | None = None) -> None:
     now = api.stage.now()
     outcome: Any = "failed" if error else "succeeded"
-    await api.stage.record(Finished(claim, outcome, now, now + timedelta(seconds=2), result, error))
+    await api.stage.record(Finished(claim, outcome, us_of(now), us_of(now) + 2_000_000, result, error))
 
 
 async def wrote(api: Api, claim: Claim, text: str, stream: Any = "stdout", seq: int = 0) -> None:

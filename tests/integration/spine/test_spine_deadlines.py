@@ -221,7 +221,7 @@ async def test_a_database_clock_that_leaps_ahead_closes_nothing_before_it_is_bel
     await stage.fire()
     behind = timedelta(minutes=10)
     await pass_deadline(stage, behind - MINUTE)  # passed on the database's clock alone
-    stage.clock._offset_ns -= int(behind.total_seconds() * 1e9)
+    stage.clock.offset_ns -= int(behind.total_seconds() * 1e9)
     before = await stage.everything()
     await keeper(stage).run_once()
     assert await stage.everything() == before

@@ -9,7 +9,7 @@ import pytest
 
 from detent.model.errors import StoreUnavailable
 from detent.model.execution import ErrorInfo
-from detent.model.work import Claim, Finished
+from detent.model.work import Claim, Finished, us_of
 from detent.store.jobs import cancel_execution, cancel_job, read_job, run_job
 from detent.store.sql import Queries
 from stage import DAY, TENANT, Stage, unreliable, with_attempt, with_token
@@ -197,7 +197,7 @@ async def test_a_stale_ending_among_good_ones_harms_none_of_them(stage: Stage) -
     claims = await stage.claim(await stage.worker())
     outcomes = ["succeeded", "failed", "released"] * 2
     ends = [stage.ended(claim, outcome) for claim, outcome in zip(claims, outcomes, strict=True)]
-    stale = [stage.ended(with_token(claim, 7), "succeeded") for claim in claims]
+    stale = [stage.ended(with_attempt(with_token(claim, 7), 2), "succeeded") for claim in claims]
     recorded = await stage.record(*stale[:3], *ends, *stale[3:])
     assert recorded == {pair(claim) for claim in claims}
     assert [row["status"] for row in await stage.rows("executions")] == ["succeeded"] * 2
@@ -274,6 +274,6 @@ async def test_an_error_with_a_zero_character_is_recorded_without_it(stage: Stag
     _, claim = await stage.running(max_retries=0)
     now = stage.now()
     error = ErrorInfo("Trouble", "a\0b", traceback="c\0d")
-    assert await stage.record(Finished(claim, "failed", now, now, None, error)) == {pair(claim)}
+    assert await stage.record(Finished(claim, "failed", us_of(now), us_of(now), None, error)) == {pair(claim)}
     closed = await stage.row("executions", claim.job_id)
     assert msgspec.json.decode(closed["error"], type=ErrorInfo).message == "a\ufffdb"

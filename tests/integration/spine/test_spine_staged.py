@@ -146,11 +146,11 @@ async def test_a_database_clock_that_was_set_unnoticed_makes_nothing_wait_longer
     bounds = claimer._bounds["default"]
     bounds.ahead = lambda now_us, limit, lead_us: everything(limit)  # type: ignore[method-assign]
     at = await staged(stage, SOON)
-    true_offset = stage.clock._offset_ns
+    true_offset = stage.clock.offset_ns
     # Seen from here the database's clock has leapt by so much since its last sample.
-    stage.clock._offset_ns = true_offset - step * 1_000_000_000
+    stage.clock.offset_ns = true_offset - step * 1_000_000_000
     [one] = (await claimer.claim_ahead(worker_id, POOLS, 10)).staged
     wait = wait_of(one)
-    stage.clock._offset_ns = true_offset
+    stage.clock.offset_ns = true_offset
     left = (at - stage.now()).total_seconds()
     assert left - UNSURE <= wait < left + 0.2

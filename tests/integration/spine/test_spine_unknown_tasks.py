@@ -13,7 +13,7 @@ from detent.execute.attempt import unknown_task
 from detent.execute.registry import Registry
 from detent.model.ids import new_incarnation_id
 from detent.model.job import PythonTask
-from detent.model.work import Claim, Finished, WorkerInfo
+from detent.model.work import Claim, Finished, WorkerInfo, us_of
 from detent.store import work
 from detent.store.jobs import cancel_job
 from stage import TENANT, Stage
@@ -26,7 +26,7 @@ LONG = timedelta(minutes=5)
 def handed_back(stage: Stage, claim: Claim) -> Finished:
     now = stage.now()
     assert isinstance(claim.spec.task, PythonTask)
-    return Finished(claim, "released", now, now, error=unknown_task(claim.spec.task.name).error)
+    return Finished(claim, "released", us_of(now), us_of(now), error=unknown_task(claim.spec.task.name).error)
 
 
 async def worker(stage: Stage, *tasks: str, there_for: timedelta = LONG) -> UUID:

@@ -15,7 +15,18 @@ from detent.execute.registry import Registry
 from detent.execute.worker import Worker
 from detent.model.errors import StoreUnavailable
 from detent.model.job import JobSpec, PythonTask, ShellTask
-from detent.model.work import Ahead, Beat, Claim, Finished, LogChunk, Orders, Progress, Staged, WorkerInfo
+from detent.model.work import (
+    Ahead,
+    Beat,
+    Claim,
+    Finished,
+    LogChunk,
+    Orders,
+    Progress,
+    Staged,
+    WorkerInfo,
+    us_of,
+)
 from detent.runtime.clock import Clock
 from detent.runtime.config import Config
 
@@ -25,7 +36,7 @@ AT = datetime(2026, 1, 1, tzinfo=UTC)
 def claim_of(task: str | ShellTask, payload: str = "null", timeout: float = 60.0, attempt: int = 1) -> Claim:
     named = PythonTask(task) if isinstance(task, str) else task
     spec = JobSpec(name="job", task=named, timeout_seconds=timeout)
-    return Claim(uuid4(), uuid4(), attempt, 7, 0, AT, 1, spec, payload)
+    return Claim(uuid4(), uuid4(), attempt, 7, 0, us_of(AT), 1, spec, payload)
 
 
 async def until(condition: Callable[[], Any], seconds: float = 10.0) -> None:
@@ -78,7 +89,9 @@ class ScriptedPort:
         kept = [f for f in batch if f.claim.execution_id not in self.stale]
         self.finished += kept
         self.story += [("finish", f.claim.execution_id) for f in kept]
-        return {(f.claim.execution_id, f.claim.attempt) for f in kept}
+        return {(f.claim.execution_id, f.claim.attempt) for f in batch} - {
+            (f.claim.execution_id, f.claim.attempt) for f in kept
+        }
 
     async def release(self, worker_id: UUID, claims: Sequence[Claim]) -> None:
         self._reach()

@@ -392,7 +392,7 @@ async def test_instants_are_on_the_clock_that_was_passed_in(tasks):
     port = ScriptedPort([claim_of("nop")])
     async with working(port, tasks) as worker:
         await until(lambda: port.finished)
-        worker._clock._offset_ns += 3600 * 10**9
+        worker._clock.offset_ns += 3600 * 10**9
         port.waiting.append(claim_of("nop"))
         worker.wake()
         await until(lambda: len(port.finished) == 2)

@@ -13,7 +13,7 @@ from detent.finish.decide import Close, Decision, PutBack, decide
 from detent.finish.retry import retry_delay
 from detent.model.execution import CLOSED, OPEN, Outcome
 from detent.model.job import JobSpec, PythonTask
-from detent.model.work import Claim, Finished
+from detent.model.work import Claim, Finished, us_of
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
@@ -40,8 +40,8 @@ def ended(
     retryable: bool = True,
 ) -> Finished:
     spec = JobSpec(name="job", task=PythonTask("noop"), max_retries=max_retries, dead_letter=dead_letter)
-    claim = Claim(UUID(int=1), UUID(int=2), failures + 1, 9, failures, NOON, 1, spec, "null")
-    return Finished(claim, outcome, NOON, NOON, retryable=retryable)
+    claim = Claim(UUID(int=1), UUID(int=2), failures + 1, 9, failures, us_of(NOON), 1, spec, "null")
+    return Finished(claim, outcome, us_of(NOON), us_of(NOON), retryable=retryable)
 
 
 def state_after(decision: Decision) -> str:

@@ -59,14 +59,15 @@ with me as materialized (
         ) c
         order by c.rank
         limit $3::integer))
-    returning l.execution_id, l.job_id, l.attempt, l.token, l.failures, l.scheduled_for, l.revision, l.class,
-              l.rank, l.deadline_at, l.own_input,
+    returning l.execution_id, l.job_id, l.attempt, l.token, l.failures,
+              (date_part('epoch', l.scheduled_for) * 1000000)::bigint as scheduled_us, l.revision, l.class, l.rank,
+              l.deadline_at, l.own_input,
               case when l.claimed_at = l.not_before
                    then (date_part('epoch', l.not_before) * 1000000)::bigint end as not_before_us,
               case when l.claimed_at = l.not_before
                    then (date_part('epoch', l.not_before - clock_timestamp()) * 1000000000)::bigint end as wait_ns
 )
-select t.execution_id, t.job_id, t.attempt, t.token, t.failures, t.scheduled_for, t.revision, t.class, t.rank,
+select t.execution_id, t.job_id, t.attempt, t.token, t.failures, t.scheduled_us, t.revision, t.class, t.rank,
        t.deadline_at, t.own_input, t.not_before_us, t.wait_ns
 from taken t;
 
