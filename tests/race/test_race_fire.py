@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import timedelta
 
 import pytest
 
@@ -10,6 +11,7 @@ from detent.api.decide import pause
 from detent.dispatch.rank import everything
 from detent.fire.firer import Firer
 from detent.model.errors import StoreUnavailable
+from detent.runtime.clock import Clock
 from detent.store import work
 from detent.store.database import Database
 from detent.store.job_change import lock_job, unstage
@@ -39,6 +41,41 @@ async def test_two_firers_that_decided_the_same_timers_write_each_instant_once(s
     assert {row["job_id"] for row in fires} == {row["job_id"] for row in live} == set(jobs)
     assert {row["execution_id"] for row in fires} == {row["execution_id"] for row in live}
     assert {row["version"] for row in await stage.rows("timers")} == {2}
+
+
+class Off(Clock):
+    """A scheduler's clock that is off the database's, and has not noticed yet."""
+
+    def __init__(self, stage: Stage, by: timedelta) -> None:
+        super().__init__()
+        self._stage = stage
+        self._by_us = by // timedelta(microseconds=1)
+
+    def now_us(self) -> int:
+        return self._stage.clock.now_us() + self._by_us
+
+
+async def test_a_clock_that_is_ahead_by_less_than_makes_it_doubted_fires_nothing_early(stage: Stage) -> None:
+    at = stage.now() + 4 * SECOND
+    await stage.job(at, scheduled_at=at)
+    firer = await stage.firer()
+    firer._clock = Off(stage, 4.5 * SECOND)
+    before = await stage.everything()
+    await firer.run_once()
+    assert firer.fired == 0
+    assert await stage.everything() == before
+    assert stage.now() < at, "this machine is too slow to show it"
+
+
+async def test_what_was_decided_by_a_clock_that_the_database_left_behind_is_not_fired(stage: Stage) -> None:
+    """The database's clock has leapt ahead, or was wrong before: it is for the scheduler to find out which."""
+    await stage.once(ago=11 * MINUTE)
+    firer = await stage.firer()
+    firer._clock = Off(stage, -10 * MINUTE)
+    before = await stage.everything()
+    await firer.run_once()
+    assert firer.fired == 0
+    assert await stage.everything() == before
 
 
 async def test_many_firers_on_many_timers_write_each_instant_once(
