@@ -170,7 +170,9 @@ class Orders:
 
 
 class Customers:
-    """Threads that create one-time jobs, and one that runs a job by hand, until they are told to stop."""
+    """Threads that create one-time jobs, one that runs a job by hand, and one that pauses and resumes one again and
+    again, until they are told to stop.
+    """
 
     def __init__(self, api: Api, seed: int, witness: Path, callback_url: str, threads: int = 3) -> None:
         self.acknowledged: list[Acknowledged] = []
@@ -183,8 +185,9 @@ class Customers:
             threading.Thread(target=self._go_on, args=(self._one_time, each), daemon=True)
             for each in orders[1:]
         ]
-        by_hand = threading.Thread(target=self._go_on, args=(self._by_hand, orders[0]), daemon=True)
-        self._threads.append(by_hand)
+        fickle = Orders(f"{seed}-fickle", witness)
+        for ask, by in ((self._by_hand, orders[0]), (self._fickle, fickle)):
+            self._threads.append(threading.Thread(target=self._go_on, args=(ask, by), daemon=True))
 
     def __enter__(self) -> Self:
         for thread in self._threads:
@@ -216,6 +219,21 @@ class Customers:
         while True:
             self.acknowledged.append(self._api.create(orders.one_time()))
             yield
+
+    def _fickle(self, orders: Orders) -> Iterator[None]:
+        """In the end it is not paused. Each pause takes back an instant that is staged and not claimed."""
+        job = self._api.create(orders.recurring())
+        self.acknowledged.append(job)
+        try:
+            while True:
+                for _ in range(8):
+                    yield
+                self._api.insist("POST", f"/jobs/{job.job_id}/pause")
+                for _ in range(4):
+                    yield
+                self._api.insist("POST", f"/jobs/{job.job_id}/resume")
+        finally:
+            self._api.insist("POST", f"/jobs/{job.job_id}/resume")
 
     def _by_hand(self, orders: Orders) -> Iterator[None]:
         job = self._api.create(orders.manual())

@@ -36,6 +36,7 @@ class Tally:
     failed: list[int] = field(default_factory=list)
     jobs: int = 0
     fires: int = 0
+    staged: int = 0  # fires that were decided before their instant
     executions: int = 0
     attempts: int = 0
     losses: int = 0
@@ -43,6 +44,7 @@ class Tally:
     def add(self, story: Story) -> None:
         self.jobs += len(story.owed)
         self.fires += len(story.tables["fires"])
+        self.staged += sum(row["decided_at"] < row["nominal_at"] for row in story.tables["fires"])
         self.executions += len(story.tables["executions"])
         self.attempts += len(story.tables["attempts"])
         self.losses += story.losses
@@ -54,8 +56,8 @@ class Tally:
         )
         return (
             f"| torture, {schedulers} schedulers and {workers} workers, {seeds} ({len(self.seeds)}), {minutes:.0f}"
-            f" minutes, {RUN_MINUTES:g} of faults each | {self.jobs:,} jobs, {self.fires:,} ledger rows,"
-            f" {self.executions:,} executions, {self.attempts:,} attempts, {self.losses:,} of them lost with their"
+            f" minutes, {RUN_MINUTES:g} of faults each | {self.jobs:,} jobs, {self.fires:,} ledger rows"
+            f" ({self.staged:,} staged), {self.executions:,} executions, {self.attempts:,} attempts, {self.losses:,} of them lost with their"
             " workers: 0 lost, 0 unexplained, 0 double outcomes, 0 stuck |"
         )
 

@@ -55,6 +55,15 @@ def dies(payload: dict[str, Any], ctx: Any) -> str:
     return ended
 
 
+@task("fault.gives")
+def gives(payload: dict[str, Any]) -> Any:
+    """Whatever its payload says, as its result or its error; with half a character, which no payload can have."""
+    half = "\ud800" if payload.get("half") else ""
+    if "error" in payload:
+        raise RuntimeError(payload["error"] + half)
+    return half or payload["result"] * int(payload.get("times", 1))
+
+
 def said(execution_id: UUID, attempt: int) -> str:
     """What an attempt writes to its output."""
     return f"here is attempt {attempt} of {execution_id}"
