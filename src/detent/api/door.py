@@ -37,6 +37,8 @@ class UnsupportedType(DetentError):
 def check(request: AnyRequest) -> None:
     """Refuse what a page from elsewhere could have sent."""
     headers = headers_of(request)
+    if sum(name == b"host" for name, _ in request.scope["headers"]) > 1:
+        raise Forbidden("forbidden_host", "there is more than one Host: say once whom the request is for")
     host = headers.get("host", "")
     if not _HOST.fullmatch(host):
         raise Forbidden(

@@ -35,7 +35,8 @@ class KeyReused(Conflict):
             "this idempotency key was used before with another body: use a new key for a new request",
         )
         self.positions = tuple(positions)
-        self.errors: tuple[FieldError, ...] = ()
+        message = "was used before with another body"
+        self.errors: tuple[FieldError, ...] = (FieldError("idempotency_key", self.code, message),)
 
 
 async def claim_keys(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime, timedelta, timezone
+from functools import lru_cache
 
 from detent.model.errors import InvalidInput
 
@@ -45,6 +46,7 @@ def parse_instant(field: str, text: object) -> datetime:
     return at
 
 
+@lru_cache(maxsize=4096)  # a job was made and last changed at one instant, and many are due at the same
 def format_instant(at: datetime) -> str:
     """`2026-01-01T00:00:00.000Z`; what is finer than a millisecond is cut off."""
     if at.tzinfo is None:

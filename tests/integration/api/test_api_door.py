@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from api_client import Api
+from yarl import URL
 
 MIB = 1024 * 1024
 UNKNOWN = "01890000-0000-7000-8000-000000000000"
@@ -245,3 +246,15 @@ async def test_a_query_parameter_that_is_not_known_or_given_twice_is_refused(api
     (await api.get("/jobs?name=%00")).refuses("name", "invalid", "NUL")
     (await api.get("/jobs?name=%ff")).refuses("name", "invalid", "UTF-8")
     (await api.get("/stats/overview?a=1")).refuses("a", "unknown_field")
+
+
+@pytest.mark.parametrize("hosts", [("evil.example", "127.0.0.1"), ("127.0.0.1", "evil.example")])
+async def test_two_hosts_are_refused(api: Api, hosts: tuple[str, str]) -> None:
+    port = URL(api.address).port
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    named = "".join(f"Host: {host}\r\n" for host in hosts)
+    writer.write(f"GET /api/v1/jobs HTTP/1.1\r\n{named}Connection: close\r\n\r\n".encode())
+    answer = (await reader.read()).decode()
+    writer.close()
+    assert answer.startswith("HTTP/1.1 403")
+    assert '"forbidden_host"' in answer

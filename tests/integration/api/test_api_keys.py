@@ -35,6 +35,7 @@ async def test_another_body_under_the_same_key_is_a_conflict(api: Api) -> None:
     for change in ({"delay": 3601}, {"payload": {"a": 2}}, {"name": "other"}, {"max_retries": 0}):
         answer = await api.post("/jobs", {**BODY, "idempotency_key": "k", **change})
         assert (answer.status, answer.code) == (409, "idempotency_conflict")
+        assert list(answer.errors) == ["idempotency_key"]
     assert await api.jobs_stored() == 1
 
 
