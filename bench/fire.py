@@ -25,6 +25,7 @@ from detent.when.rule import NextFires
 
 LOOK_EVERY = 0.01
 STUCK_SECONDS = 60.0
+LOAD_SECONDS = 60.0  # for a scheduler to read all that is due
 SAMPLE = 50
 
 
@@ -63,7 +64,7 @@ async def backlog(url: str, n: int, folder: Path) -> dict[str, Any]:
         await transaction.start()
         await gate.execute("lock table detent.timers in exclusive mode")
         async with role("scheduler", url, folder / "unused") as scheduler:
-            await all_wait(watch, "timers", 1)
+            await all_wait(watch, "timers", 1, LOAD_SECONDS)
             before = cpu_seconds(scheduler)
             started = time.perf_counter()
             await transaction.commit()

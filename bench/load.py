@@ -6,7 +6,8 @@ the tables have: a row for each in `jobs`, `job_revisions` and `timers`, with an
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import AsyncIterator, Sequence
 from datetime import datetime, timedelta
 from uuid import UUID
 
@@ -46,6 +47,12 @@ _COLUMNS = """
 select array_agg(column_name::text order by ordinal_position) from information_schema.columns
 where table_schema = 'detent' and table_name = $1::text and is_generated = 'NEVER' and is_identity = 'NO'
 """
+_INDEXES = """
+select indexname, indexdef from pg_indexes
+where schemaname = 'detent' and tablename in ('jobs', 'job_revisions', 'timers')
+  and indexname not in (select conname from pg_constraint)
+order by indexname
+"""
 _OWN = {
     "job_id": "c.job_id",
     "shard": "get_byte(uuid_send(c.job_id), 15)::smallint",
@@ -78,7 +85,7 @@ async def create_schedules(
     spec = JobSpec(name="bench", task=PythonTask(task), cron="0 0 * * *")
     model = Draft(new_job_id(now), spec, "null", due_at)
     await create(url, [model], now)
-    async with connection.transaction():
+    async with connection.transaction(), _indexes_later(connection, n):
         # The references of copies are those of the model; checking each of them would double the time.
         await connection.execute("set local session_replication_role = replica")
         await connection.execute(_COPIES)
@@ -89,6 +96,17 @@ async def create_schedules(
                 await _copy(connection, table, model.job_id, due_at, apart)
     await settle(connection, "jobs", "job_revisions", "timers")
     return due_at
+
+
+@contextlib.asynccontextmanager
+async def _indexes_later(connection: Connection, n: int) -> AsyncIterator[None]:
+    """Make indexes behind the rows, where there are many: in a large one, every row at another place is slow."""
+    indexes = await connection.fetch(_INDEXES) if n > COPY_CHUNK else []
+    for index in indexes:
+        await connection.execute(f"drop index detent.{index['indexname']}")
+    yield
+    for index in indexes:
+        await connection.execute(index["indexdef"])
 
 
 async def _copy(connection: Connection, table: str, model: UUID, due_at: datetime, apart: timedelta) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.drain import until_empty
-from bench.fire import decided
+from bench.fire import LOAD_SECONDS, decided
 from bench.load import create_schedules
 from bench.processes import cpu_seconds, role, slots
 from bench.raw import AHEAD, BATCH, claim_all, close_all
@@ -63,7 +63,7 @@ async def measure(url: str, n: int, folder: Path) -> dict[str, Any]:
         await transaction.start()
         await gate.execute("lock table detent.timers in exclusive mode")
         async with role("worker", url, file, *flags) as worker, role("scheduler", url, file) as scheduler:
-            await all_wait(watch, "timers", 1)
+            await all_wait(watch, "timers", 1, LOAD_SECONDS)
             before = cpu_seconds(worker), cpu_seconds(scheduler)
             started = time.perf_counter()
             await transaction.commit()

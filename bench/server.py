@@ -61,17 +61,19 @@ async def fresh_database(server: Embedded, *, migrated: bool = True) -> AsyncIte
 
 @contextlib.asynccontextmanager
 async def connection(url: str, *, hot: bool = False) -> AsyncIterator[Connection]:
-    """A bare connection with the session that Detent itself uses."""
-    opened = await connect(url, session("detent bench", hot=hot, statement_seconds=0), command_seconds=None)
+    """A bare connection with the session that Detent itself uses, but for its limits: it may hold locks for long."""
+    settings = session("detent bench", hot=hot, statement_seconds=0)
+    settings["idle_in_transaction_session_timeout"] = "0"
+    opened = await connect(url, settings, command_seconds=None)
     try:
         yield opened
     finally:
         await opened.close(timeout=5)
 
 
-async def all_wait(watch: Connection, table: str, sessions: int) -> None:
+async def all_wait(watch: Connection, table: str, sessions: int, patience: float = START_SECONDS) -> None:
     """Wait until so many sessions wait for a table that we hold: they then start at one instant."""
-    async with asyncio.timeout(START_SECONDS):
+    async with asyncio.timeout(patience):
         while await watch.fetchval(_WAITING, f"detent.{table}") < sessions:
             await asyncio.sleep(LOOK_EVERY)
 

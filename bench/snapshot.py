@@ -40,7 +40,6 @@ async def measure(url: str, rate: int, seconds: float, folder: Path, log: Path) 
         ):
             await asyncio.sleep(min(WARM_SECONDS, 5.0 + seconds))
             before = await _window(watch, statements, min(30.0, seconds))
-            await holder.execute("set idle_in_transaction_session_timeout = 0")
             async with holder.transaction(isolation="repeatable_read"):
                 await holder.fetchval("select count(*) from detent.live")
                 await asyncio.sleep(max(0.0, seconds - min(30.0, seconds)))

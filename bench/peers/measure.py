@@ -90,7 +90,6 @@ async def _drained(
     gate = await stack.enter_async_context(connection(env["BENCH_URL"]))
     async with contextlib.AsyncExitStack() as held:
         if peer.table:
-            await gate.execute("set idle_in_transaction_session_timeout = 0")
             await gate.execute("set search_path = public")
             await watch.execute(f"vacuum analyze {peer.table}")
             await watch.execute("checkpoint")
