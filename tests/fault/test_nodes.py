@@ -18,6 +18,7 @@ from fleet import Fleet, Scheduler
 from proxy import Proxy
 from soundness import unsound
 
+from detent.fire.firer import LEAD
 from detent.fire.node import LEASE_SECONDS
 from stage import SECOND, Stage
 
@@ -71,11 +72,14 @@ async def each_instant_once(stage: Stage, jobs: Ticking) -> None:
 
 
 async def lateness(stage: Stage, since: datetime) -> list[float]:
-    """How late each fire was decided, in seconds, in order; a staged one is not late at all."""
+    """How much later than it could have been each fire was decided, in seconds, in order. A fire is staged ahead of
+    its instant: it may be late by this measure and on time all the same.
+    """
     rows = await stage.db.fetch(
-        "select greatest(0, extract(epoch from decided_at - nominal_at))::float8 as late from detent.fires"
-        " where decision like 'fired%' and nominal_at > $1 order by 1",
+        "select greatest(0, extract(epoch from decided_at - nominal_at + $2::interval))::float8 as late"
+        " from detent.fires where decision like 'fired%' and nominal_at > $1 order by 1",
         since,
+        LEAD,
     )
     return [row["late"] for row in rows]
 
