@@ -13,18 +13,18 @@ from detent.when.cron import parse_cron
 from detent.when.every import parse_duration
 from detent.when.instant import format_instant, parse_instant
 from detent.when.misfire import catch_up
-from detent.when.rule import Every, Once, Rule, count_fires, cron_rule, fires, last_fire, next_fire
+from detent.when.rule import Bounded, Every, Once, Rule, count_fires, cron_rule, fires, last_fire, next_fire
 from detent.when.words import in_words
 from detent.when.zone import zone
 
 MICROSECOND = timedelta(microseconds=1)
 INSTANTS = st.datetimes(datetime(2008, 1, 1), datetime(2034, 1, 1)).map(lambda at: at.replace(tzinfo=UTC))  # noqa: DTZ001
 SOME_FIELDS = [
-    ["0", "30", "*", "*/20", "5,35", "59", "15/15"],
+    ["0", "30", "*", "*/20", "5,35", "59", "15/15", "20 10", "*/13 5-7", "* 0"],
     ["0", "1", "2", "*", "1-3", "23", "*/6", "22-2"],
-    ["*", "1", "29-31", "?", "*/2", "13", "1-7"],
+    ["*", "1", "29-31", "?", "*/2", "13", "1-7", "L", "LW,1W", "L-2", "15W,15"],
     ["*", "*", "3", "oct-apr", "2,3,4"],
-    ["*", "?", "sun", "fri-mon", "*/2", "1-5"],
+    ["*", "?", "sun", "fri-mon", "*/2", "1-5", "fri#2", "1L,3#5"],
 ]
 ZONES = ["UTC", "Europe/Berlin", "Australia/Lord_Howe", "Pacific/Apia", "America/Havana", "Africa/Casablanca"]
 
@@ -38,11 +38,16 @@ def rules(draw: st.DrawFn) -> Rule:
     if kind == "once":
         return Once(draw(INSTANTS))
     text = " ".join(draw(st.sampled_from(values)) for values in SOME_FIELDS)
+    bounds = draw(st.sampled_from([None, None, "start", "end", "both"]))
     gap, fold = (
         draw(st.sampled_from(["next_valid", "skip"])),
         draw(st.sampled_from(["first", "second", "both"])),
     )
-    return cron_rule(text, draw(st.sampled_from(ZONES)), gap, fold)
+    rule = cron_rule(text, draw(st.sampled_from(ZONES)), gap, fold)
+    if bounds is None:
+        return rule
+    start = draw(INSTANTS) if bounds != "end" else None
+    return Bounded(rule, start, draw(INSTANTS) if bounds != "start" else None)
 
 
 SPANS = st.sampled_from([0, 1, 59, 3_600, 86_400, 3 * 86_400, 40 * 86_400]).flatmap(

@@ -15,6 +15,7 @@ from detent.api.values import to_millisecond
 from detent.model.errors import Conflict, InvalidInput
 from detent.model.job import JobSpec
 from detent.store.jobs import Change, Revision, Skipped, Standing
+from detent.when.hashed import PREVIEW_SEED
 from detent.when.of import rule_of
 from detent.when.rule import NextFires, Once, count_fires, last_fire, next_fire
 
@@ -26,17 +27,19 @@ def armed(now: datetime) -> datetime:
     return to_millisecond(now)
 
 
-def first_due(spec: JobSpec, armed_at: datetime, after: datetime) -> datetime | None:
+def first_due(
+    spec: JobSpec, armed_at: datetime, after: datetime, seed: int = PREVIEW_SEED
+) -> datetime | None:
     """When a schedule is due first: a one-time job at its instant, also a past one; a recurring one at its
     first instant after `after`; None for a job without a schedule.
     """
-    rule = rule_of(spec, armed_at)
+    rule = rule_of(spec, armed_at, seed)
     if isinstance(rule, Once):
         return rule.at
     due = _remembered.next_fire(rule, after)
     if due is None and spec.recurring:
-        field = "cron" if spec.cron is not None else "every"
-        raise InvalidInput.of(field, "never fires again", "never_fires")
+        field = "end_at" if spec.end_at is not None else "cron" if spec.cron is not None else "every"
+        raise InvalidInput.of(field, "leaves no instant to fire at", "never_fires")
     return due
 
 
@@ -62,8 +65,10 @@ def resume(standing: Standing, now: datetime) -> Change | None:
     skipped = _missed(standing, now)
     if skipped is not None:
         decided = skipped.last
-    due_at = first_due(spec, standing.job.armed_at, _later(now, decided))
-    return Change("scheduled", due_at, decided, standing.generation, skipped=skipped)
+    rule = rule_of(spec, standing.job.armed_at, standing.job.job_id.int)
+    due_at = _remembered.next_fire(rule, _later(now, decided))
+    status = "done" if due_at is None else "scheduled"  # its last instant may have passed meanwhile
+    return Change(status, due_at, decided, standing.generation, skipped=skipped)
 
 
 def _decided(standing: Standing) -> datetime | None:
@@ -84,7 +89,7 @@ def _missed(standing: Standing, now: datetime) -> Skipped | None:
     first, decided = standing.due_at, _decided(standing)
     if first is None or first > now:
         return None
-    rule = rule_of(standing.job.spec, standing.job.armed_at)
+    rule = rule_of(standing.job.spec, standing.job.armed_at, standing.job.job_id.int)
     if decided is not None and first <= decided:
         first = next_fire(rule, decided)
         if first is None or first > now:
@@ -125,7 +130,7 @@ def _reschedule(standing: Standing, wanted: Definition, now: datetime) -> Change
     skipped = _missed(standing, now) if standing.timer_status == "paused" else None
     if skipped is not None:
         decided = skipped.last
-    due_at = first_due(spec, armed_at, _later(now, decided))
+    due_at = first_due(spec, armed_at, _later(now, decided), standing.job.job_id.int)
     if standing.timer_status == "paused" and standing.ended is None:
         status = "paused"
     else:

@@ -103,7 +103,7 @@ async def upcoming(request: AnyRequest) -> Answer:
     query.done()
     standing = await find(state_of(request), request.path_params["job_id"])
     job = standing.job
-    rule = rule_of(job.spec, job.armed_at)
+    rule = rule_of(job.spec, job.armed_at, job.job_id.int)
     instants = []
     if job.next_run_at is not None:
         instants = [job.next_run_at, *islice(fires(rule, job.next_run_at), count - 1)]

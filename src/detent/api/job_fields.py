@@ -18,9 +18,9 @@ from detent.api.body import value_of
 from detent.api.refusals import Refusals
 from detent.api.task_fields import read_task
 from detent.api.vocabulary import ALIASES, DEFINITION, EITHER_SCHEDULE, SCHEDULES, Given, sort_fields
-from detent.model.errors import InvalidInput, NotAvailable
+from detent.model.errors import InvalidInput
 from detent.model.job import PAYLOAD_LIMIT, Dst, JobSpec, PythonTask
-from detent.when.cron import has_hash, parse_cron
+from detent.when.cron import parse_cron
 from detent.when.every import LONGEST_SECONDS, parse_every
 from detent.when.zone import zone
 
@@ -45,13 +45,9 @@ def _timezone(field: str, value: Any) -> str:
     return str(value)
 
 
-def _cron(field: str, value: Any) -> str:
-    text = parse_cron(value).text
-    if has_hash(value):
-        raise NotAvailable.of(
-            field, "H is not available yet; write fixed values, for example '17 4 * * *'", "not_available"
-        )
-    return text
+def _cron(_field: str, value: Any) -> str:
+    parse_cron(value)
+    return str(value).strip()  # as it was written: what an H means depends on the job
 
 
 READERS: dict[str, Callable[[str, Any], Any]] = {
@@ -61,6 +57,8 @@ READERS: dict[str, Callable[[str, Any], Any]] = {
     "cron": _cron,
     "every": lambda field, value: parse_every(value, field),
     "timezone": _timezone,
+    "start_at": values.instant,
+    "end_at": values.instant,
     "priority": lambda field, value: values.choice(field, value, PRIORITIES),
     "timeout_seconds": values.timeout,
     "max_retries": lambda field, value: values.whole(field, value, 0, 1000),
@@ -100,6 +98,7 @@ def read_definition(
     if spec is None:
         return None
     _check_type(given, spec, refusals)
+    _check_bounds(spec, refusals)
     return None if refusals else Definition(spec, payload, key)
 
 
@@ -170,6 +169,15 @@ def _check_type(given: Given, spec: JobSpec, refusals: Refusals) -> None:
         refusals.add("type", "is 'one_time', which needs 'scheduled_at' or 'delay'", "mismatch")
     elif kind == "recurring" and not spec.recurring:
         refusals.add("type", "is 'recurring', which needs 'cron' or 'every'", "mismatch")
+
+
+def _check_bounds(spec: JobSpec, refusals: Refusals) -> None:
+    if not spec.recurring:
+        for name in ("start_at", "end_at"):
+            if getattr(spec, name) is not None:
+                refusals.add(name, "bounds a recurring schedule: it needs 'cron' or 'every'", "mismatch")
+    elif spec.start_at is not None and spec.end_at is not None and spec.end_at < spec.start_at:
+        refusals.add("end_at", "must not be before 'start_at'", "out_of_range")
 
 
 def _dst(value: Any, refusals: Refusals) -> Dst | None:

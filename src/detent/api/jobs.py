@@ -196,11 +196,12 @@ async def find(state: ApiState, job_id: str) -> Standing:
 
 
 def _draft(definition: Definition, now: datetime, key: str | None) -> Draft:
+    job_id = new_job_id(now)
     return Draft(
-        job_id=new_job_id(now),
+        job_id=job_id,
         spec=definition.spec,
         payload=definition.payload,
-        due_at=decide.first_due(definition.spec, now, now),
+        due_at=decide.first_due(definition.spec, now, now, job_id.int),
         idempotency_key=key,
         request_key=request_key("jobs", key, definition_hash(definition) if key is not None else b""),
         armed_at=now,

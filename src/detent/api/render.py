@@ -50,6 +50,8 @@ def job(one: Job) -> dict[str, Any]:
         "every": number(spec.every),
         "timezone": spec.timezone,
         "dst": spec.dst,
+        "start_at": instant(spec.start_at),
+        "end_at": instant(spec.end_at),
         "priority": spec.priority,
         "timeout_seconds": number(spec.timeout_seconds),
         "max_retries": spec.max_retries,

@@ -21,11 +21,12 @@ from detent.model.job import JobSpec
 from detent.when.instant import parse_instant
 from detent.when.of import rule_of
 from detent.when.rule import fires
-from detent.when.strange import hints
+from detent.when.strange import hash_hints, hints
 from detent.when.words import in_words
 
-SCHEDULE_FIELDS = ("cron", "every", "scheduled_at", "delay", "at", "schedule", "timezone", "dst", "type")
-LATER = ("event", "calendar", "jitter_seconds", "window_seconds", "start_at", "end_at", "max_runs")
+SCHEDULE_FIELDS = ("cron", "every", "scheduled_at", "delay", "at", "schedule", "timezone", "dst", "start_at",
+                   "end_at", "type")  # fmt: skip
+LATER = ("event", "calendar", "jitter_seconds", "window_seconds", "max_runs")
 COUNT, MOST = 10, 1_000
 
 
@@ -48,7 +49,7 @@ async def preview(request: AnyRequest) -> Answer:
     body = {
         "fires": [render.instant(at) for at in islice(fires(rule, after), count)],
         "description": in_words(rule),
-        "hints": hints(spec.cron or ""),
+        "hints": [*hints(spec.cron or ""), *hash_hints(spec.cron or "")],
     }
     return render.json_answer(body)
 

@@ -76,6 +76,8 @@ SCHEDULE: Schema = {
     "type": or_null(words(*TYPES)),
     "timezone": or_null({**TEXT, "description": "IANA name; default UTC", "example": "Europe/Berlin"}),
     "dst": or_null(ref("GivenDst")),
+    "start_at": or_null({**GIVEN_INSTANT, "description": "Of cron and every: nothing before this instant"}),
+    "end_at": or_null({**GIVEN_INSTANT, "description": "Of cron and every: nothing after this instant"}),
 }
 
 DEFINITION: Schema = {
@@ -125,6 +127,8 @@ JOB = answer(
         "every": or_null(NUMBER),
         "timezone": TEXT,
         "dst": ref("Dst"),
+        "start_at": or_null(INSTANT),
+        "end_at": or_null(INSTANT),
         "priority": words(*PRIORITIES),
         "timeout_seconds": NUMBER,
         "max_retries": WHOLE,

@@ -15,8 +15,9 @@ from detent.api.refusals import Refusals
 SCHEDULES = ("scheduled_at", "delay", "cron", "every")
 
 DEFINITION = (
-    "name", "task", "payload", *SCHEDULES, "timezone", "dst", "priority", "timeout_seconds", "max_retries",
-    "retry_backoff", "retry_delay_seconds", "deadline_seconds", "callback_url", "tags", "pool", "dead_letter",
+    "name", "task", "payload", *SCHEDULES, "timezone", "dst", "start_at", "end_at", "priority",
+    "timeout_seconds", "max_retries", "retry_backoff", "retry_delay_seconds",
+    "deadline_seconds", "callback_url", "tags", "pool", "dead_letter",
 )  # fmt: skip
 
 # Other spellings of one field. `at` and `schedule` stand for whichever schedule their text is.
@@ -25,7 +26,7 @@ EITHER_SCHEDULE = ("at", "schedule")
 
 LATER = frozenset({
     "event", "retry", "start_deadline_seconds", "concurrency_policy", "misfire",
-    "resources", "labels", "calendar", "jitter_seconds", "window_seconds", "start_at", "end_at", "max_runs",
+    "resources", "labels", "calendar", "jitter_seconds", "window_seconds", "max_runs",
     "rate_limit", "delivery", "depends_on", "hooks",
 })  # fmt: skip
 

@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
+from uuid import UUID
 
 from detent.cli.times import local, span
 
@@ -45,10 +46,12 @@ def schedule_sentence(raw: Mapping[str, Any]) -> str:
     cron = raw.get("cron")
     if not cron:
         return schedule_words(raw)
+    from detent.when.hashed import PREVIEW_SEED
     from detent.when.rule import cron_rule
     from detent.when.words import in_words
 
-    return f"{in_words(cron_rule(cron, raw.get('timezone', 'UTC')))}  ({cron})"
+    seed = UUID(raw["job_id"]).int if "job_id" in raw else PREVIEW_SEED
+    return f"{in_words(cron_rule(cron, raw.get('timezone', 'UTC'), seed=seed))}  ({cron})"
 
 
 def _cut(text: str) -> str:

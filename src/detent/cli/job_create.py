@@ -41,6 +41,10 @@ only when asked to (detent job run). Durations: 30s, 5m, 2h, 1h30m, 1d, or ISO 8
 @click.option("--at", "scheduled_at", metavar="INSTANT", help="Run once, at this ISO 8601 instant.")
 @click.option("--delay", metavar="DURATION", callback=duration, help="Run once, this long from now.")
 @click.option("--timezone", "--tz", "timezone", metavar="ZONE", help="Zone of the cron expression.  [UTC]")
+@click.option(
+    "--start", "start_at", metavar="INSTANT", help="Nothing before this instant; --every counts from it."
+)
+@click.option("--end", "end_at", metavar="INSTANT", help="Nothing after this instant.")
 @click.option("--payload", metavar="JSON|@FILE|-", callback=payload, help="What the task is given.")
 @click.option("--priority", type=click.Choice(PRIORITIES), help="Who goes first.  [normal]")
 @click.option("--timeout", "timeout_seconds", metavar="DURATION", callback=duration,

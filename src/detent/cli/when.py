@@ -17,7 +17,7 @@ from detent.when.every import parse_every
 from detent.when.instant import format_instant, parse_instant
 from detent.when.marks import mark, skipped
 from detent.when.rule import Every, Rule, cron_rule, fires
-from detent.when.strange import hints
+from detent.when.strange import hash_hints, hints
 from detent.when.words import in_words
 from detent.when.zone import zone
 
@@ -76,7 +76,7 @@ def when(
     click.echo(f"{sentence[:1].upper()}{sentence[1:]}\n")
     lost = list(skipped(rule, after, instants[-1])) if instants else []
     _print_table(timezone, instants, marks, lost)
-    for hint in hints(cron or ""):
+    for hint in (*hints(cron or ""), *hash_hints(cron or "")):
         click.echo(f"\nNote: {hint}")
 
 
@@ -86,7 +86,7 @@ def _print_json(rule: Rule, cron: str | None, instants: list[datetime], marks: l
             "sentence": in_words(rule),
             "fires": [format_instant(at) for at in instants],
             "marks": {format_instant(at): note for at, note in zip(instants, marks, strict=True) if note},
-            "hints": hints(cron or ""),
+            "hints": [*hints(cron or ""), *hash_hints(cron or "")],
         }
     )
 

@@ -10,6 +10,8 @@ import msgspec
 from detent.model.ids import day_true, execution_id, filed_day, schedule_key
 from detent.model.job import CLASSES, JobSpec
 from detent.store.timers import DueTimer, Firing
+from detent.when.cron import has_hash
+from detent.when.hashed import PREVIEW_SEED
 from detent.when.misfire import CatchUp, catch_up
 from detent.when.of import rule_of
 from detent.when.rule import NextFires, Once, Rule
@@ -24,14 +26,19 @@ def _spec(text: str) -> JobSpec:
 
 
 @lru_cache(maxsize=20_000)
-def _rule(text: str, armed_at: datetime) -> Rule:
-    return rule_of(_spec(text), armed_at)
+def _rule(text: str, armed_at: datetime, seed: int) -> Rule:
+    return rule_of(_spec(text), armed_at, seed)
+
+
+_has_hash = lru_cache(maxsize=20_000)(has_hash)
 
 
 def rule_for(timer: DueTimer) -> Rule:
-    spec = _spec(timer.spec)
-    # A cron rule does not depend on when it was set: a million jobs share one rule object.
-    return _rule(timer.spec, _ANY if spec.cron is not None else timer.armed_at)
+    """A cron rule without `H` depends neither on the job nor on when it was set: a million jobs share one."""
+    cron = _spec(timer.spec).cron
+    if cron is None:
+        return _rule(timer.spec, timer.armed_at, PREVIEW_SEED)
+    return _rule(timer.spec, _ANY, timer.job_id.int if _has_hash(cron) else PREVIEW_SEED)
 
 
 def opens_at(timer: DueTimer) -> datetime | None:
@@ -76,7 +83,7 @@ def decide(timer: DueTimer, now: datetime, epoch: int, memo: NextFires) -> Firin
         revision=timer.revision,
         pool=spec.pool,
         klass=CLASSES[spec.priority],
-        ends_job=spec.once,
+        ends_job=spec.once or fate.next_at is None,
         skipped_through=fate.skipped_through,
         skipped=fate.skipped_count or None,
         epoch=epoch,

@@ -54,6 +54,8 @@ class JobSpec(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     every: float | None = None
     timezone: str = "UTC"
     dst: Dst = Dst()
+    start_at: datetime | None = None
+    end_at: datetime | None = None
     priority: Priority = "normal"
     timeout_seconds: float = 3600.0
     max_retries: int = 3
@@ -77,7 +79,8 @@ class JobSpec(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     @property
     def schedule(self) -> tuple[object, ...]:
         """Everything that decides when: two specs with the same value fire at the same instants."""
-        return (self.scheduled_at, self.delay, self.cron, self.every, self.timezone, self.dst)
+        when = (self.scheduled_at, self.delay, self.cron, self.every, self.timezone, self.dst)
+        return (*when, self.start_at, self.end_at)
 
 
 class Job(msgspec.Struct, frozen=True, kw_only=True):

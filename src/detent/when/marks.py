@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 
 from detent.when import wall
-from detent.when.rule import Cron, Rule
+from detent.when.rule import Bounded, Cron, Rule
 from detent.when.zone import Stretch, stretches
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -15,6 +15,7 @@ _SECOND = timedelta(seconds=1)
 
 def mark(rule: Rule, at: datetime) -> str:
     """Why this instant is not like the others: the end of a gap, or one of two in a fold. Usually nothing."""
+    rule = rule.rule if isinstance(rule, Bounded) else rule
     if not isinstance(rule, Cron):
         return ""
     second = (at - _EPOCH) // _SECOND

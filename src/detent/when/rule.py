@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
+from itertools import takewhile
 
 from detent.model.errors import InvalidInput
 from detent.when.cron import Expression, parse_cron
@@ -23,6 +24,7 @@ from detent.when.zone import zone
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _SECOND = timedelta(seconds=1)
+_MICROSECOND = timedelta(microseconds=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,11 +62,32 @@ class Cron:
 
 
 @dataclass(frozen=True, slots=True)
+class Bounded:
+    """The instants of a rule from `start_at` to `end_at`, both of which count."""
+
+    rule: Every | Cron
+    start_at: datetime | None = None
+    end_at: datetime | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("start_at", "end_at"):
+            if (bound := getattr(self, name)) is not None:
+                object.__setattr__(self, name, _utc(bound))
+
+    def begin(self, after: datetime) -> datetime:
+        """Strictly after which instant those that count begin."""
+        return after if self.start_at is None else max(after, self.start_at - _MICROSECOND)
+
+    def finish(self, through: datetime) -> datetime:
+        return through if self.end_at is None else min(through, self.end_at)
+
+
+@dataclass(frozen=True, slots=True)
 class Never:
     """No schedule: runs only when asked to."""
 
 
-Rule = Once | Every | Cron | Never
+Rule = Once | Every | Cron | Bounded | Never
 
 
 def cron_rule(
@@ -112,6 +135,10 @@ def fires(rule: Rule, after: datetime) -> Iterator[datetime]:
             )
         case Every():
             return multiples(rule.anchor, step_of(rule.seconds), after)
+        case Bounded():
+            found = fires(rule.rule, rule.begin(after))
+            end = rule.end_at
+            return found if end is None else takewhile(lambda at: at <= end, found)
         case Once():
             return iter((rule.at,) if rule.at > after else ())
         case Never():
@@ -141,6 +168,8 @@ def last_fire(rule: Rule, after: datetime, through: datetime) -> datetime | None
             if k < 1 or rule.anchor + k * step <= after:
                 return None
             return rule.anchor + k * step
+        case Bounded():
+            return last_fire(rule.rule, rule.begin(after), rule.finish(through))
         case _:
             at_once = next_fire(rule, after)
             return at_once if at_once is not None and at_once <= through else None
@@ -161,6 +190,8 @@ def count_fires(rule: Rule, after: datetime, through: datetime) -> int:
         case Every():
             step = step_of(rule.seconds)
             return max(0, max(0, (through - rule.anchor) // step) - max(0, (after - rule.anchor) // step))
+        case Bounded():
+            return count_fires(rule.rule, rule.begin(after), rule.finish(through))
         case _:
             return int(last_fire(rule, after, through) is not None)
 

@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 
 from detent.when.fields import WEEKDAYS, refuse, shown
+from detent.when.hashed import is_hashed
 
 _ZONE = re.compile(r"(?:CRON_)?TZ=(\S+)[ \t]+(.+)", re.IGNORECASE)
 _QUARTZ_DAY = re.compile(r"(?:^|[,-])([1-7])(?=$|[,/#L-])", re.IGNORECASE)
@@ -39,6 +40,13 @@ def _nickname(text: str, nicknames: Mapping[str, str]) -> None:
     if word in nicknames:
         refuse(f"{shown(text)}: nothing may follow {word!r}; a command goes into 'task'; write just {word!r}")
     refuse(f"{shown(text)} is not a nickname; write one of {', '.join(nicknames)}")
+
+
+def hash_hints(text: str) -> tuple[str, ...]:
+    """For a preview without a job."""
+    if not any(map(is_hashed, text.split())):
+        return ()
+    return ("H is chosen for each job by a hash of its id: these are the instants of one such choice",)
 
 
 def hints(text: str) -> tuple[str, ...]:

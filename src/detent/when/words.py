@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from detent.when.instant import format_instant
 from detent.when.phrases import joined, of_cron
-from detent.when.rule import Cron, Every, Never, Once, Rule
+from detent.when.rule import Bounded, Cron, Every, Never, Once, Rule
 
 _UNITS = (("week", 604_800), ("day", 86_400), ("hour", 3_600), ("minute", 60))
 
@@ -23,6 +23,10 @@ def in_words(rule: Rule) -> str:
             return f"every {_duration(rule.seconds)}"
         case Cron():
             return of_cron(rule.expression, rule.timezone)
+        case Bounded():
+            start = "" if rule.start_at is None else f" from {format_instant(rule.start_at)}"
+            end = "" if rule.end_at is None else f" until {format_instant(rule.end_at)}"
+            return f"{in_words(rule.rule)}{start}{end}"
         case Never():
             return "only when run by hand"
 

@@ -96,6 +96,15 @@ async def test_a_preview_without_from_begins_now_and_shows_ten(door: Api) -> Non
         ({"scheduled_at": "2025-02-01T00:00:00Z"}, []),
         ({"at": "30 * * * *"}, ["2026-01-01T00:30:00.000Z", "2026-01-01T01:30:00.000Z"]),
         ({"schedule": "2026-02-01T00:00:00+01:00"}, ["2026-01-31T23:00:00.000Z"]),
+        (
+            {"every": "PT1H", "start_at": "2025-12-31T23:20:00Z"},
+            ["2026-01-01T00:20:00.000Z", "2026-01-01T01:20:00.000Z"],
+        ),
+        (
+            {"cron": "@daily", "start_at": "2026-05-01T00:00:00Z"},
+            ["2026-05-01T00:00:00.000Z", "2026-05-02T00:00:00.000Z"],
+        ),
+        ({"cron": "@daily", "end_at": "2026-01-02T00:00:00Z"}, ["2026-01-02T00:00:00.000Z"]),
         ({"type": "recurring", "cron": "@daily"}, ["2026-01-02T00:00:00.000Z", "2026-01-03T00:00:00.000Z"]),
     ],
 )
@@ -117,6 +126,14 @@ async def test_every_schedule_can_be_looked_at(door: Api, schedule: dict[str, An
         ({"cron": "* * * * *", "every": 5}, "every", "conflicting_fields"),
         ({"cron": "* * * * *", "timezone": "Nowhere"}, "timezone", "invalid"),
         ({"cron": "* * * * *", "calendar": "de"}, "calendar", "not_available"),
+        ({"cron": "* * * * *", "max_runs": 3}, "max_runs", "not_available"),
+        ({"scheduled_at": "2026-01-01T00:00:00Z", "end_at": "2026-01-02T00:00:00Z"}, "end_at", "mismatch"),
+        (
+            {"every": 5, "start_at": "2026-01-02T00:00:00Z", "end_at": "2026-01-01T00:00:00Z"},
+            "end_at",
+            "out_of_range",
+        ),
+        ({"every": 5, "end_at": "2026-01-01T00:00:00"}, "end_at", "invalid"),
         ({"event": "x", "cron": "* * * * *"}, "event", "not_available"),
         ({"cron": "* * * * *", "name": "n"}, "name", "unknown_field"),
         ({"cron": "* * * * *", "form": "2026-01-01T00:00:00Z"}, "form", "unknown_field"),

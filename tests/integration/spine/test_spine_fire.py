@@ -13,7 +13,7 @@ from detent.model.ids import day_true, execution_id, filed_day, new_incarnation_
 from detent.runtime.clock import Clock
 from detent.store import timers
 from detent.store.jobs import Change, Revision, Standing, cancel_job, change_job
-from detent.when.rule import NextFires
+from detent.when.rule import NextFires, cron_rule, next_fire
 from stage import HOUR, MINUTE, MOMENT, SECOND, TENANT, YEAR, Stage
 
 NODE = new_incarnation_id()
@@ -59,6 +59,26 @@ async def test_a_recurring_job_is_armed_for_its_next_instant(stage: Stage) -> No
     timer = await stage.row("timers", job_id)
     assert (timer["status"], timer["due_at"]) == ("scheduled", due_at + HOUR)
     assert (await stage.row("live", job_id))["ends_job"] is False
+
+
+async def test_a_recurring_job_ends_with_the_execution_of_its_last_instant(stage: Stage) -> None:
+    first = stage.now() - MOMENT
+    job_id = await stage.every(3600, first_ago=MOMENT, end_at=first + timedelta(minutes=59))
+    assert await stage.fire() == 1
+    timer = await stage.row("timers", job_id)
+    assert (timer["status"], timer["due_at"]) == ("done", None)
+    assert (await stage.row("live", job_id))["ends_job"] is True
+
+
+async def test_jobs_with_an_h_are_armed_each_for_an_instant_of_its_own(stage: Stage) -> None:
+    jobs = await stage.jobs([stage.now() - MOMENT] * 20, cron="H H * * *")
+    assert await stage.fire() == 20
+    armed = set()
+    for job_id in jobs:
+        due_at = (await stage.row("timers", job_id))["due_at"]
+        assert due_at == next_fire(cron_rule("H H * * *", seed=job_id.int), stage.now())
+        armed.add(due_at)
+    assert len(armed) > 10
 
 
 async def test_what_is_not_due_yet_is_left_alone(stage: Stage) -> None:

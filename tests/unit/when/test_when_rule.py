@@ -3,12 +3,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta, timezone
 from itertools import islice
+from typing import Any
 
 import pytest
 
 from detent.model.errors import InvalidInput
+from detent.model.job import JobSpec, PythonTask
 from detent.when import rule as rules
+from detent.when.of import rule_of
 from detent.when.rule import (
+    Bounded,
     Every,
     Never,
     NextFires,
@@ -20,6 +24,7 @@ from detent.when.rule import (
     last_fire,
     next_fire,
 )
+from detent.when.words import in_words
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 SECOND = timedelta(seconds=1)
@@ -151,3 +156,51 @@ def test_the_memo_is_bounded_and_forgets_the_least_recently_asked() -> None:
     assert memo.computed == 3
     memo.next_fire(rule, NOON + SECOND)
     assert memo.computed == 4
+
+
+START, END = datetime(2026, 3, 1, 12, tzinfo=UTC), datetime(2026, 3, 3, 9, tzinfo=UTC)
+
+
+def test_both_bounds_count_as_instants() -> None:
+    rule = Bounded(cron_rule("0 9 * * *"), datetime(2026, 3, 1, 9, tzinfo=UTC), END)
+    found = list(fires(rule, datetime(2020, 1, 1, tzinfo=UTC)))
+    assert found == [datetime(2026, 3, day, 9, tzinfo=UTC) for day in (1, 2, 3)]
+    assert list(fires(rule, found[0])) == found[1:]
+    assert next_fire(rule, END) is None
+
+
+def test_what_is_counted_and_found_last_keeps_to_the_bounds() -> None:
+    rule = Bounded(cron_rule("*/10 * * * *"), START, END)
+    before, after = datetime(2026, 1, 1, tzinfo=UTC), datetime(2027, 1, 1, tzinfo=UTC)
+    all_of_them = list(fires(rule, before))
+    assert count_fires(rule, before, after) == len(all_of_them) == 45 * 6 + 1
+    assert last_fire(rule, before, after) == END
+    assert last_fire(rule, before, START - timedelta(seconds=1)) is None
+    assert count_fires(rule, END, after) == 0
+    assert last_fire(rule, END, after) is None
+
+
+def test_bounds_are_told_in_words() -> None:
+    told = in_words(Bounded(cron_rule("0 9 * * *"), START, END))
+    assert told == "every day at 09:00 UTC from 2026-03-01T12:00:00.000Z until 2026-03-03T09:00:00.000Z"
+
+
+def spec_of(**fields: Any) -> JobSpec:
+    return JobSpec(name="n", task=PythonTask("n"), **fields)
+
+
+def test_an_interval_with_a_beginning_is_aligned_to_it_and_fires_there_first() -> None:
+    rule = rule_of(spec_of(every=3600.0, start_at=START), datetime(2026, 1, 1, 0, 30, tzinfo=UTC))
+    assert next_fire(rule, datetime(2026, 1, 1, tzinfo=UTC)) == START
+    assert next_fire(rule, START) == START + timedelta(hours=1)
+    # An outage does not move it: the next multiple, not an interval from now.
+    assert next_fire(rule, START + timedelta(hours=7, minutes=12)) == START + timedelta(hours=8)
+
+
+def test_a_rule_without_bounds_is_not_wrapped() -> None:
+    assert rule_of(spec_of(cron="0 9 * * *"), START) == cron_rule("0 9 * * *")
+
+
+def test_h_depends_on_the_seed_alone() -> None:
+    spec = spec_of(cron="H H * * *")
+    assert rule_of(spec, START, 1) == rule_of(spec, END, 1) != rule_of(spec, START, 2)

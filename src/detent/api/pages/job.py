@@ -83,7 +83,8 @@ def _next(job: Job, now: datetime) -> Markup:
     if job.next_run_at is None:
         return quiet(_why_never(job))
     try:
-        following = islice(fires(rule_of(job.spec, job.armed_at), job.next_run_at), NEXT_FIRES - 1)
+        rule = rule_of(job.spec, job.armed_at, job.job_id.int)
+        following = islice(fires(rule, job.next_run_at), NEXT_FIRES - 1)
         instants = [job.next_run_at, *following]
         local = zone(job.spec.timezone)
     except words.UNREADABLE:

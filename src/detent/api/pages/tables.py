@@ -97,7 +97,7 @@ def schedule(one: Job, now: datetime) -> Markup:
     if one.spec.once:
         at = one.spec.scheduled_at or one.armed_at + timedelta(seconds=one.spec.delay or 0)
         return join("once at ", times.clock(at, now))
-    return join(words.schedule(one.spec, one.armed_at))
+    return join(words.schedule(one.spec, one.armed_at, one.job_id.int))
 
 
 def next_fire(one: Job, now: datetime) -> Markup:

@@ -68,9 +68,9 @@ def reason(given: str) -> str:
     return spaced(given) if given.replace("_", "").isalpha() else given
 
 
-def schedule(spec: JobSpec, armed_at: datetime) -> str:
+def schedule(spec: JobSpec, armed_at: datetime, seed: int) -> str:
     try:
-        return in_words(rule_of(spec, armed_at))
+        return in_words(rule_of(spec, armed_at, seed))
     except UNREADABLE:
         return f"{spec.cron or 'a schedule'} (cannot be read)"
 
