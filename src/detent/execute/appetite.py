@@ -3,15 +3,15 @@
 Free slots always. Beyond them it claims ahead, so that a lane that finishes finds the next attempt in
 memory, but only what will start at once: work that waits here is work that an idle worker elsewhere cannot
 take. So the prefetch follows the pace: as many as ended lately in the time one may reasonably wait, and
-never more than there are slots. A worker of hour-long jobs prefetches nothing.
+never more than twice the slots. A worker of hour-long jobs prefetches nothing.
 
 What is not due yet may be claimed ahead into half of the slots that are free, where it waits for its
 instant. The other half stays for what is due.
 
 The next claim is under way before the last one is used up. Attempts that suspend fill the slots, and then it
 is time when half of the prefetched ones are left. Attempts that never suspend leave the slots empty and go
-through memory at full pace: then it is time as soon as there is room for a whole prefetch, because a claim
-takes as long as running what it brings.
+through memory at full pace: then it is time as soon as there is room for as many as there are slots, because
+a claim takes as long as running what it brings, and with twice the slots ahead one can always be under way.
 """
 
 from __future__ import annotations
@@ -22,6 +22,8 @@ import math
 START_WITHIN = 0.05
 # ... which is an average over about this long.
 PACE_WINDOW = 0.2
+# Prefetched work, for each slot, at most. It bounds what a worker keeps in memory.
+AHEAD = 2
 
 
 class Appetite:
@@ -37,7 +39,7 @@ class Appetite:
         fade = math.exp(-(now - self._at) / PACE_WINDOW)
         self._recent = self._recent * fade + (ended - self._seen)
         self._seen, self._at = ended, now
-        self.prefetch = min(self._slots, int(self._recent / PACE_WINDOW * START_WITHIN))
+        self.prefetch = min(AHEAD * self._slots, int(self._recent / PACE_WINDOW * START_WITHIN))
         return max(0, self._slots + self.prefetch - in_flight)
 
     def ahead(self, present: int, staged: int) -> int:
@@ -56,4 +58,4 @@ class Appetite:
     @property
     def low_flight(self) -> int:
         """Claim again when no more than this many run or are left in memory; -1: that is no reason."""
-        return self._slots if self.prefetch == self._slots else -1
+        return self.prefetch if self.prefetch >= self._slots else -1

@@ -61,7 +61,7 @@ async def test_ten_thousand_attempts_are_each_recorded_once_in_few_batches(tasks
     assert {f.claim.execution_id for f in port.finished} == {c.execution_id for c in claims}
     assert max(port.batches) <= 500
     assert len(port.batches) < 2_500
-    assert 100 < max(port.limits) <= 200
+    assert 100 < max(port.limits) <= 300
 
 
 async def test_no_more_attempts_run_at_once_than_there_are_slots(tasks):
@@ -407,6 +407,9 @@ def test_appetite_follows_the_pace():
     assert slow.limit(160.0, 1, 9) == 1
     fast = Appetite(10)
     fast.limit(100.0, 0, 0)
-    assert fast.limit(100.01, 100, 0) == 20
-    assert fast.limit(100.02, 200, 15) == 5
-    assert fast.limit(100.03, 300, 20) == 0
+    assert fast.limit(100.01, 100, 0) == 30
+    assert fast.limit(100.02, 200, 15) == 15
+    assert fast.limit(100.03, 300, 30) == 0
+    # It calls for more as soon as there is room for as many as it has slots.
+    assert fast.low_flight == 20
+    assert slow.low_flight == -1
