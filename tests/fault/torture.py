@@ -88,7 +88,8 @@ def main(words: list[str]) -> int:
             tally.add(run(seed, faults, schedulers, workers))
         except Exception:
             traceback.print_exc()
-            print(f"failed; again with: make torture SEED={seed} MINUTES=1", flush=True)
+            again = f"make torture SEED={seed} MINUTES=1" + (f' FAULT="{fault}"' if fault else "")
+            print(f"failed; again with: {again}", flush=True)
             tally.failed.append(seed)
         tally.seeds.append(seed)
         seed += 1
