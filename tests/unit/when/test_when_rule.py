@@ -148,6 +148,16 @@ def test_a_thousand_timers_with_the_same_rule_and_instant_cost_one_computation(
     assert (asked, memo.computed) == (4, 4)
 
 
+def test_the_next_instants_of_a_million_jobs_with_fifty_rules_cost_fifty_computations() -> None:
+    memo = NextFires()
+    distinct = [cron_rule(f"{minute} 9 * * *", "Europe/Berlin") for minute in range(50)]
+    for job in range(1_000_000):
+        memo.next_fire(distinct[job % 50], NOON)
+    assert memo.computed == 50
+    memo.next_fire(distinct[0], NOON + SECOND)
+    assert memo.computed == 51
+
+
 def test_the_memo_is_bounded_and_forgets_the_least_recently_asked() -> None:
     memo = NextFires(capacity=2)
     rule = cron_rule("0 0 * * *")

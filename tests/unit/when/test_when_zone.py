@@ -1,14 +1,17 @@
 from __future__ import annotations
 
 import struct
-from datetime import UTC, datetime
+import zoneinfo
+from datetime import UTC, datetime, timedelta
 from importlib.resources import files
 from itertools import pairwise
+from pathlib import Path
+from zoneinfo import ZoneInfo
 
 import pytest
 
 from detent.model.errors import InvalidInput
-from detent.when.zone import FIRST_YEAR, stretches, year_start, zone, zone_names
+from detent.when.zone import FIRST_YEAR, _load, stretches, year_start, zone, zone_names
 
 
 def refusal(name: object) -> str:
@@ -119,6 +122,34 @@ def test_nothing_is_asked_outside_the_years_covered() -> None:
     assert list(stretches("Europe/Berlin", -(10**10), 0)) == []
     assert list(stretches("Europe/Berlin", year_start(2200), 10**11)) == []
     assert next(stretches("Europe/Berlin", -(10**10), 10)).start == 0
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("Europe/Kiev", "Europe/Kyiv"),
+        ("Asia/Calcutta", "Asia/Kolkata"),
+        ("America/Godthab", "America/Nuuk"),
+        ("US/Pacific", "America/Los_Angeles"),
+    ],
+)
+def test_a_renamed_zone_is_known_by_both_names(old: str, new: str) -> None:
+    assert list(stretches(old, 0, year_start(2038))) == list(stretches(new, 0, year_start(2038)))
+
+
+def test_rules_are_those_of_the_package_whatever_the_system_has(tmp_path: Path) -> None:
+    (tmp_path / "Europe").mkdir()
+    tokyo = files("tzdata").joinpath("zoneinfo", "Asia", "Tokyo").read_bytes()
+    (tmp_path / "Europe" / "Berlin").write_bytes(tokyo)
+    before = zoneinfo.TZPATH
+    zoneinfo.reset_tzpath([tmp_path])
+    try:
+        told = ZoneInfo.no_cache("Europe/Berlin").utcoffset(datetime(2026, 1, 1))  # noqa: DTZ001
+        assert told == timedelta(hours=9), "the system says so"
+        ours = _load.__wrapped__("Europe/Berlin").utcoffset(datetime(2026, 1, 1))  # noqa: DTZ001
+        assert ours == timedelta(hours=1)
+    finally:
+        zoneinfo.reset_tzpath(before)
 
 
 def test_the_day_that_apia_skipped_is_a_gap_of_a_day() -> None:
