@@ -25,6 +25,7 @@ from sweep_requests import (
 )
 from sweep_services import (
     Beats,
+    ClaimAhead,
     ClaimWork,
     Finish,
     FinishCancelled,
@@ -49,6 +50,7 @@ PATHS: dict[str, Path] = {
     "park": Park(),
     "shards": Shards(),
     "claim": ClaimWork(),
+    "claim ahead": ClaimAhead(),
     "log": Log(),
     "heartbeat": Beats(),
     "finish success": Finish(),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from datetime import timedelta
 from uuid import UUID
 
 import msgspec
@@ -22,6 +23,7 @@ from sweep_place import (
 )
 
 from detent.cli.wiring import PostgresPort, PostgresPulse
+from detent.dispatch.claimer import LEAD
 from detent.execute.retry import Persistent
 from detent.finish.rescuer import Rescuer
 from detent.finish.timeouts import TimeoutKeeper
@@ -133,6 +135,31 @@ class ClaimWork(Path):
         while claims := await place.heard(lambda: port.claim(worker, POOLS, 10)):
             place.held += claims
         return len({claim.execution_id for claim in place.held})
+
+
+class ClaimAhead(Path):
+    """What is due soon, from two pools, and what is left for when it is due."""
+
+    killed = True
+
+    async def prepare(self, stage: Stage) -> Given:
+        jobs = await queued(stage, "a", "b", "c")
+        jobs += await queued(stage, "d", pool="other")
+        await stage.db.execute(
+            "update detent.live set not_before = $1, rank = detent.rank($1::timestamptz, class)",
+            stage.now() + LEAD - timedelta(milliseconds=100),
+        )
+        return Given(jobs, await stage.worker(lease_seconds=LEASE, pools=POOLS))
+
+    async def walk(self, place: Place, given: Given) -> int:
+        assert given.worker is not None
+        port, worker = place.port, given.worker
+        while True:
+            ahead = await place.heard(lambda: port.claim_ahead(worker, POOLS, 2))
+            due = await place.heard(lambda: port.claim(worker, POOLS, 10))
+            if not ahead.staged and not due:
+                return len({claim.execution_id for claim in place.held})
+            place.held += [claim for claim, _ in ahead.staged] + due
 
 
 class Log(Path):
