@@ -65,7 +65,9 @@ async def test_a_plain_wrapper_around_a_coroutine_is_awaited(registry):
     assert (await end_of(registry, lambda: inner())).result == "7"
 
 
-@pytest.mark.parametrize("value", [object(), {1, object()}, float, lambda: 1, "\udcff"], ids=repr)
+@pytest.mark.parametrize(
+    "value", [object(), {1, object()}, float, lambda: 1, "\udcff"], ids=lambda value: type(value).__name__
+)
 async def test_a_result_that_is_not_json_fails_and_says_so(registry, value):
     finished = await end_of(registry, lambda: value)
     assert (finished.outcome, finished.error.type) == ("failed", "ResultNotJson")
