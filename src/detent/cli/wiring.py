@@ -21,7 +21,7 @@ from detent.runtime.clock import Clock
 from detent.runtime.notify import Notifier
 from detent.store import work
 from detent.store.database import Database, Dedicated
-from detent.store.partitions import with_partitions
+from detent.store.partitions import with_partitions, with_partitions_of
 from detent.store.sql import Queries
 from detent.store.work import Closing, Pair, Returning
 
@@ -99,18 +99,19 @@ class PostgresPort:
     async def _put_back(self, rows: Sequence[tuple[UUID, int, int, str | None]]) -> None:
         now = self._clock.now()
         rows = sorted(rows, key=lambda row: row[0].bytes)
+        ids = [row[0] for row in rows]
         back = [
             Returning(*row[:3], "queued", "released", None, now, None, timedelta(0), 0, "handed back")
             for row in rows
         ]
-        done = await work.put_back(self._database, back)
+        done = await with_partitions_of(self._database, now, ids, lambda: work.put_back(self._database, back))
         cancelled = [
             Closing(*row[:3], "cancelled", "cancelled", None, now, None, None, row[3], 0, CANCELLED)
             for row in rows
             if (row[0], row[1]) not in done
         ]
         if cancelled:  # or not ours any more, which the fence tells apart
-            await work.close(self._database, cancelled)
+            await with_partitions_of(self._database, now, ids, lambda: work.close(self._database, cancelled))
 
     async def log(self, chunks: Sequence[LogChunk]) -> set[Pair]:
         leased = await with_partitions(

@@ -28,6 +28,7 @@ from detent.model.work import Ahead, Claim, Staged
 from detent.runtime.clock import Clock
 from detent.store import timers, work
 from detent.store.database import Database, Record
+from detent.store.partitions import with_partitions_of
 from detent.store.work import Returning
 
 log = logging.getLogger("detent.claimer")
@@ -158,7 +159,8 @@ class Claimer:
             )
             for row in sorted(rows, key=lambda row: row["execution_id"].bytes)
         ]  # fmt: skip
-        await work.put_back(self._database, back)
+        ids = [row.execution_id for row in back]
+        await with_partitions_of(self._database, now, ids, lambda: work.put_back(self._database, back))
 
     async def _look_up(self, wanted: set[tuple[UUID, int]]) -> dict[tuple[UUID, int], Definition]:
         kept = self._definitions

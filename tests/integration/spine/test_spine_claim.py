@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 
+from detent.cli.wiring import PostgresPort
 from detent.model.ids import new_incarnation_id
 from detent.store import work
-from stage import MINUTE, SECOND, Stage
+from detent.store.jobs import cancel_job
+from stage import MINUTE, SECOND, TENANT, Stage
 
 
 async def queue(stage: Stage, count: int = 1, **fields: Any) -> None:
@@ -144,3 +146,24 @@ async def test_a_definition_that_cannot_be_read_harms_its_own_execution_only(
     assert live["not_before"] > stage.now() + SECOND
     assert "cannot read its definition" in live["reason"]
     assert await stage.claim(worker_id) == []
+
+
+async def test_handing_back_makes_the_partition_that_it_needs(stage: Stage) -> None:
+    await queue(stage, 2)
+    worker_id = await stage.worker()
+    port = PostgresPort(stage.hot, stage.clock, stage.notifier)
+    kept, cancelled = await port.claim(worker_id, ("default",), 2)
+    await cancel_job(stage.db, TENANT, cancelled.job_id, stage.now(), None)
+    await stage.drop_partitions_of(stage.now())
+    await port.release(worker_id, [kept, cancelled])
+    assert (await stage.row("live", kept.job_id))["state"] == "queued"
+    assert (await stage.row("executions", cancelled.job_id))["status"] == "cancelled"
+
+
+async def test_setting_aside_what_cannot_be_read_makes_the_partition_that_it_needs(stage: Stage) -> None:
+    await queue(stage)
+    await stage.db.execute("update detent.live set revision = 9")
+    await stage.drop_partitions_of(stage.now())
+    assert await stage.claim(await stage.worker()) == []
+    [live] = await stage.rows("live")
+    assert live["state"] == "queued"
