@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
+from uuid import UUID
 
 import pytest
 from asks import SHARDS, arguments, columns
@@ -25,7 +26,7 @@ from stage import a_database, apart
 
 queries = Queries.load()
 BATCH = 100
-STATEMENTS = [*READS, "due_timers"]
+STATEMENTS = [*READS, "due_timers", "further_timers"]
 
 # Arguments with which each of them is about no row at all.
 NOTHING: dict[str, list[object]] = {
@@ -39,6 +40,7 @@ NOTHING: dict[str, list[object]] = {
     "timers_of": [[]],
     "definitions": [[], []],
     "due_timers": [[], "2026-01-01T00:00:00Z", 1],
+    "further_timers": [[], [], [], "2026-01-01T00:00:00Z", 1],
 }
 
 
@@ -80,10 +82,12 @@ async def test_plans_made_for_nearly_empty_tables_hold_when_the_tables_have_grow
         for name in READS:
             given = await arguments(small, name, BATCH)
             check(await prepared[name].reading(*given), name, BATCH)
-        due = await prepared["due_timers"].reading(SHARDS, "infinity", 2)
-        assert due.answered == 2 * len(SHARDS)
-        assert due.rows <= 4 * due.answered + ROUNDED
-        assert due.blocks <= 20 * due.answered
+        places_of_all = [["0001-01-01T00:00:00Z"] * len(SHARDS), [str(UUID(int=0))] * len(SHARDS)]
+        for name, places in (("due_timers", []), ("further_timers", places_of_all)):
+            due = await prepared[name].reading(SHARDS, *places, "infinity", 2)
+            assert due.answered == 2 * len(SHARDS)
+            assert due.rows <= 4 * due.answered + ROUNDED
+            assert due.blocks <= 20 * due.answered
 
 
 async def test_a_snapshot_held_open_is_not_in_the_way_of_claims_fires_and_endings(small: Database) -> None:

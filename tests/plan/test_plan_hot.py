@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from uuid import UUID
 
 import pytest
 from asks import SHARDS, arguments, close, columns
@@ -10,7 +11,7 @@ from crowd import WORKER
 from explained import Prepared, Reading, reading_of
 
 from detent.dispatch.rank import Bounds, everything
-from detent.fire.firer import HORIZON, PER_SHARD
+from detent.fire.horizon import HORIZON, PER_SHARD
 from detent.store.database import Database
 
 # How many rows of tables a statement may read for each row that it is about.
@@ -52,6 +53,15 @@ def check(reading: Reading, statement: str, batch: int) -> None:
 @pytest.mark.parametrize("statement", READS)
 async def test_a_hot_statement_reads_what_it_is_about(hot: Database, statement: str, batch: int) -> None:
     check(await reading_of(hot, statement, *await arguments(hot, statement, batch)), statement, batch)
+
+
+async def test_loading_further_reads_what_is_behind_the_last_timer_held(hot: Database) -> None:
+    now = datetime.now(UTC)
+    places = [[now] * len(SHARDS), [UUID(int=0)] * len(SHARDS)]
+    reading = await reading_of(hot, "further_timers", SHARDS, *places, now + HORIZON, PER_SHARD)
+    assert 30 <= reading.answered <= 70  # one a second, and none of those before
+    assert reading.rows <= 4 * reading.answered + ROUNDED
+    assert reading.blocks <= 20 * reading.answered + 3 * ALWAYS
 
 
 async def test_loading_the_horizon_reads_the_timers_within_it(hot: Database) -> None:

@@ -14,7 +14,7 @@ from explained import reading_of
 from test_plan_changing import pass_by_what_is_dead
 from test_plan_hot import READS, ROUNDED, check
 
-from detent.fire.firer import HORIZON, PER_SHARD, SCAN_AHEAD
+from detent.fire.horizon import HORIZON, PER_SHARD, SCAN_AHEAD
 from detent.store.database import Database
 from detent.store.embedded import Embedded
 from detent.store.executions import ExecutionFilter

@@ -1,7 +1,7 @@
 """The firer: waits for the next due timer of its shards and fires what is due, in batches.
 
-The wheel holds the horizon, loaded by range scan and told of changes by wake-ups; a scan of the next
-seconds every second is the safety net under both. Firing a batch is one transaction. A batch that fails is
+What is due soon is held in memory, see `horizon`, and told of changes by wake-ups. Firing a batch is one
+transaction; while one is under way the next one is decided. A batch that fails is
 halved until the row at fault stands alone: that one is parked with the reason, the others go on. A row that
 somebody keeps locked is at no fault: it is passed over for a while.
 
@@ -12,8 +12,10 @@ next is set aside until that one has come.
 
 from __future__ import annotations
 
+import asyncio
 import heapq
 import logging
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime, timedelta
 from importlib.metadata import version
@@ -21,8 +23,8 @@ from itertools import count
 from uuid import UUID
 
 from detent.fire.decide import decide, opens_at
+from detent.fire.horizon import Horizon
 from detent.fire.node import Node
-from detent.fire.wheel import Wheel
 from detent.model.errors import DetentError, StoreBusy, StoreUnavailable
 from detent.runtime.clock import Clock
 from detent.runtime.notify import EVERYTHING, Notifier
@@ -35,12 +37,9 @@ from detent.when.rule import NextFires
 
 log = logging.getLogger("detent.firer")
 
-HORIZON = timedelta(seconds=60)
-TOP_UP_BEFORE = timedelta(seconds=20)
-SCAN_AHEAD = timedelta(seconds=2)
 SCAN_EVERY = timedelta(seconds=1)
-PER_SHARD = 2000
 BATCH = 1000
+AT_ONCE = 2  # batches on their way: one is decided and sent while another is fired
 IN_DOUBT = 0.25
 # How far ahead of its instant a fire may be committed: this, and the time that a crowd takes to be fired.
 LEAD = timedelta(seconds=0.3)
@@ -73,7 +72,8 @@ class Firer(Service):
         self._node = node
         self._notifier = notifier
         self._memo = NextFires()
-        self._wheel = Wheel()
+        self._horizon = Horizon(database)
+        self._wheel = self._horizon.wheel
         # Due soon, behind an instant that is staged: (when that one has come, a number, the timer).
         self._behind: list[tuple[datetime, int, DueTimer]] = []
         self._numbers = count()
@@ -81,7 +81,6 @@ class Firer(Service):
         self._gained: set[int] = set()
         self._locked: dict[UUID, datetime] = {}  # by others: passed over until then
         self._reload = True
-        self._loaded_until = clock.now()
         self._scan_at = clock.now()
         self._tzdata = version("tzdata")
         self.fired = 0
@@ -90,7 +89,8 @@ class Firer(Service):
     def hear(self, payload: str) -> None:
         """A wake-up said that these jobs' timers changed."""
         if payload == EVERYTHING:
-            self._scan_at = self._clock.now()
+            self._scan_at = now = self._clock.now()
+            self._horizon.missed_some(now)
         else:
             self._changed.update(UUID(part) for part in payload.split(","))
         self.wake()
@@ -107,7 +107,7 @@ class Firer(Service):
 
     def clock_jumped(self) -> None:
         """What was planned on the clock as it was is planned anew."""
-        self._loaded_until = self._scan_at = self._clock.now()
+        self._scan_at = self._clock.now()
         self.reload()
 
     async def run_once(self) -> float | None:
@@ -115,20 +115,39 @@ class Firer(Service):
             return 0.05
         if not self._clock.steady:
             return IN_DOUBT
-        await self._refresh()
-        while self._clock.steady:
-            now = self._clock.now()
-            self._let_out(now)
-            lead = self._lead(now)
-            due = self._wheel.pop_due(now + lead, BATCH)
-            if not due:
-                break
-            try:
-                await self._fire(due, lead + LEAD_MARGIN)
-            except StoreUnavailable:
-                self._reload = True  # whether it committed is for the table to say
-                raise
+        under_way: deque[asyncio.Task[None]] = deque()
+        try:
+            await self._refresh()
+            await self._fire_due(under_way)
+        except StoreUnavailable:
+            self._reload = True  # whether it committed is for the table to say
+            raise
+        except asyncio.CancelledError:
+            for batch in under_way:
+                batch.cancel()
+            raise
+        finally:
+            await asyncio.gather(*under_way, return_exceptions=True)
         return self._until_due()
+
+    async def _fire_due(self, under_way: deque[asyncio.Task[None]]) -> None:
+        """Fire until nothing is due. No job is in two batches: its timer comes back when one is through."""
+        while under_way or self._clock.steady:
+            due, lead = self._due() if self._clock.steady else ([], LEAD)
+            if due and (batch := await self._decided(due)):
+                under_way.append(asyncio.create_task(self._apply(batch, lead + LEAD_MARGIN)))
+                await asyncio.sleep(0)  # it is on its way before the next one is decided
+            if len(under_way) >= AT_ONCE or (under_way and not due):
+                await under_way.popleft()
+            elif not due:
+                break
+
+    def _due(self) -> tuple[list[DueTimer], timedelta]:
+        """What is to be fired now, and how far ahead of its instant it may be."""
+        now = self._clock.now()
+        self._let_out(now)
+        lead = self._lead(now)
+        return self._wheel.pop_due(now + lead, BATCH), lead
 
     def _lead(self, now: datetime) -> timedelta:
         """The lead that what is due soon deserves."""
@@ -152,6 +171,8 @@ class Firer(Service):
         if self._changed or self._reload or self._gained:
             return 0.0
         now = self._clock.now()
+        if self._horizon.wants(self._node.epochs, now):
+            return 0.0
         until = self._scan_at
         if (following := self._wheel.next_due()) is not None:
             until = min(until, max(following - LEAD_MOST, min(following - self._lead(now), now + LOOK_AGAIN)))
@@ -160,26 +181,19 @@ class Firer(Service):
         return max(0.0, (until - now).total_seconds())
 
     async def _refresh(self) -> None:
-        now = self._clock.now()
+        shards = self._node.epochs
         if self._reload:
             self._reload = False
-            self._gained.clear()
-            self._wheel.clear()
+            self._horizon.reset()
             self._behind.clear()
-            try:
-                await self._load(now + HORIZON)
-            except StoreUnavailable:
-                self._reload = True
-                raise
-        elif self._loaded_until - now < TOP_UP_BEFORE:
-            await self._load(now + HORIZON)
-        elif now >= self._scan_at:
-            self._scan_at = now + SCAN_EVERY
-            await self._load(now + SCAN_AHEAD)
         if self._gained:
             gained, self._gained = self._gained, set()
-            for timer in await timers.due(self._database, list(gained), self._loaded_until, PER_SHARD):
-                self._wheel.insert(timer)
+            self._horizon.forget(gained)
+        now = self._clock.now()
+        await self._horizon.extend(shards, now)
+        if now >= self._scan_at:
+            self._scan_at = now + SCAN_EVERY
+            await self._horizon.scan(shards, now)
         if self._changed:
             changed, self._changed = self._changed, set()
             for job_id in changed:
@@ -187,17 +201,12 @@ class Firer(Service):
             for timer in await timers.of_jobs(self._database, list(changed)):
                 self._keep(timer)
 
-    async def _load(self, horizon: datetime) -> None:
-        for timer in await timers.due(self._database, list(self._node.epochs), horizon, PER_SHARD):
-            self._wheel.insert(timer)
-        # A shard with more timers than one load gives is topped up by the scan of the next seconds.
-        self._loaded_until = max(self._loaded_until, horizon)
-
     def _keep(self, timer: DueTimer) -> None:
-        if timer.shard in self._node.epochs and timer.due_at <= self._loaded_until:
-            self._wheel.insert(timer)
+        if timer.shard in self._node.epochs:
+            self._horizon.keep(timer)
 
-    async def _fire(self, due: Sequence[DueTimer], lead: timedelta) -> None:
+    async def _decided(self, due: Sequence[DueTimer]) -> list[tuple[DueTimer, Firing]]:
+        """The decisions about these, in the order in which they lock; a timer whose rule raises is parked."""
         now = self._clock.now()
         batch: list[tuple[DueTimer, Firing]] = []
         for timer in self._unlocked(due, now):
@@ -208,9 +217,8 @@ class Firer(Service):
                     batch.append((timer, decide(timer, now, self._node.epochs[timer.shard], self._memo)))
             except (DetentError, ValueError, ArithmeticError, LookupError, TypeError) as error:
                 await self._park(timer, f"its rule cannot be evaluated: {error}")
-        if batch:
-            batch.sort(key=lambda pair: pair[0].job_id.bytes)
-            await self._apply(batch, lead)
+        batch.sort(key=lambda pair: pair[0].job_id.bytes)
+        return batch
 
     def _unlocked(self, due: Sequence[DueTimer], now: datetime) -> Sequence[DueTimer]:
         """Without those that are passed over: the scan of the next seconds brings them again."""

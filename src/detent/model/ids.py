@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import os
 from datetime import UTC, date, datetime, timedelta
+from functools import lru_cache
 from hashlib import blake2b
 from uuid import UUID
 
@@ -23,15 +24,19 @@ DEFAULT_TENANT = 1
 DAY_TRUE_WITHIN = timedelta(days=7)
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_MILLISECOND = timedelta(milliseconds=1)
 _V7 = 0x7 << 76
 _V8 = 0x8 << 76
 _VARIANT = 0b10 << 62
 _LOW_74 = ((1 << 12) - 1) << 64 | ((1 << 62) - 1)
 
 
+def microseconds(at: datetime) -> int:
+    since = at - _EPOCH  # its parts are three times as quick as a division by a duration
+    return (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
+
+
 def milliseconds(at: datetime) -> int:
-    return (at - _EPOCH) // _MILLISECOND
+    return microseconds(at) // 1000
 
 
 def new_job_id(now: datetime) -> UUID:
@@ -56,12 +61,17 @@ def execution_id(filed_at: datetime, job_id: UUID, cause: str, key: str) -> UUID
 
 
 def schedule_key(generation: int, nominal: datetime) -> str:
-    return f"{generation}:{(nominal - _EPOCH) // timedelta(microseconds=1)}"
+    return f"{generation}:{microseconds(nominal)}"
 
 
 def filed_day(execution: UUID) -> date:
     """The day partition that an execution's id names."""
-    return (_EPOCH + timedelta(milliseconds=execution.int >> 80)).date()
+    return _day((execution.int >> 80) // 86_400_000)
+
+
+@lru_cache(maxsize=1024)
+def _day(number: int) -> date:
+    return (_EPOCH + timedelta(days=number)).date()
 
 
 def first_id_of(day: date) -> UUID:

@@ -43,6 +43,31 @@ class Dst(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     fold: Literal["first", "second", "both"] = "first"
 
 
+class Terms(msgspec.Struct, frozen=True, kw_only=True):
+    """What a scheduler reads of a definition: when it fires, and what its executions wait and end by."""
+
+    scheduled_at: datetime | None = None
+    delay: float | None = None
+    cron: str | None = None
+    every: float | None = None
+    timezone: str = "UTC"
+    dst: Dst = Dst()
+    start_at: datetime | None = None
+    end_at: datetime | None = None
+    priority: Priority = "normal"
+    timeout_seconds: float = 3600.0
+    max_retries: int = 3
+    retry_backoff: Backoff = "exponential"
+    retry_delay_seconds: float = 30.0
+    deadline_seconds: float | None = None
+    dead_letter: bool = True
+    pool: str = "default"
+
+    @property
+    def once(self) -> bool:
+        return self.scheduled_at is not None or self.delay is not None
+
+
 class JobSpec(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """A definition without its payload, normalised. At most one of the schedule fields is set."""
 

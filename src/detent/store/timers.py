@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import date, datetime, timedelta
+from sys import intern
 from typing import NamedTuple
 from uuid import UUID
 
@@ -22,7 +23,7 @@ class DueTimer(NamedTuple):
     generation: int
     shard: int
     revision: int
-    spec: str
+    terms: str  # the definition as JSON, without what firing does not need
     armed_at: datetime
     decided_through: datetime | None = None
 
@@ -51,12 +52,29 @@ async def due(db: Database, shards: Sequence[int], horizon: datetime, per_shard:
     return _timers(await db.fetch(queries.due_timers, list(shards), horizon, per_shard))
 
 
+async def further(
+    db: Database,
+    shards: Sequence[int],
+    places: Sequence[tuple[datetime, UUID]],
+    horizon: datetime,
+    per_shard: int,
+) -> list[DueTimer]:
+    """The next timers of each shard behind a place, (due_at, job_id), up to the horizon."""
+    due_at, job_ids = [at for at, _ in places], [job_id for _, job_id in places]
+    return _timers(await db.fetch(queries.further_timers, list(shards), due_at, job_ids, horizon, per_shard))
+
+
 async def of_jobs(db: Database, job_ids: Sequence[UUID]) -> list[DueTimer]:
     return _timers(await db.fetch(queries.timers_of, list(job_ids)))
 
 
 def _timers(rows: list[Record]) -> list[DueTimer]:
-    return [DueTimer(*row) for row in rows]
+    return [
+        DueTimer(
+            job_id, tenant, due_at, version, generation, shard, revision, intern(terms), armed_at, decided
+        )
+        for job_id, tenant, due_at, version, generation, shard, revision, terms, armed_at, decided in rows
+    ]
 
 
 async def fire(

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-from detent.model.job import JobSpec
+from detent.model.job import JobSpec, Terms
 from detent.when.every import step_of
 from detent.when.hashed import PREVIEW_SEED
 from detent.when.rule import Bounded, Cron, Every, Never, Once, Rule, cron_rule
 
 
-def rule_of(spec: JobSpec, armed_at: datetime, seed: int = PREVIEW_SEED) -> Rule:
+def rule_of(spec: JobSpec | Terms, armed_at: datetime, seed: int = PREVIEW_SEED) -> Rule:
     """`armed_at` is when the schedule was set: delays count from it, and intervals without a `start_at` are
     aligned to it. `seed` stands for the job, see `detent.when.hashed`.
     """

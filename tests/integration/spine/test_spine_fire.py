@@ -195,7 +195,7 @@ async def test_a_firer_with_an_old_copy_reads_the_timer_again(stage: Stage) -> N
     [timer] = await stage.due(job_id)
     firer._reload = False
     firer._wheel.insert(timer)
-    firer._loaded_until = stage.now() + HOUR
+    firer._horizon._ends = dict.fromkeys(range(256), (stage.now() + HOUR, job_id))
     firer._scan_at = stage.now() + HOUR
     await stage.db.execute("update detent.timers set version = version + 1 where job_id = $1", job_id)
     await firer.run_once()

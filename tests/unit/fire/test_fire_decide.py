@@ -12,10 +12,12 @@ import pytest
 from detent.fire.decide import decide, rule_for
 from detent.model.errors import InvalidInput
 from detent.model.ids import execution_id, filed_day, new_job_id, schedule_key
-from detent.model.job import JobSpec, PythonTask
+from detent.model.job import JobSpec, PythonTask, Terms
+from detent.store.sql import Queries
 from detent.store.timers import DueTimer, Firing
 from detent.when.rule import NextFires
 
+queries = Queries.load()
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
 HOUR = timedelta(hours=1)
@@ -99,7 +101,7 @@ def test_a_rule_that_cannot_be_read_raises() -> None:
     with pytest.raises(InvalidInput):
         at(timer(cron="* * *"), NOON)
     with pytest.raises(msgspec.ValidationError):
-        at(timer()._replace(spec='{"name": 5}'), NOON)
+        at(timer()._replace(terms='{"pool": 5}'), NOON)
 
 
 def test_cron_jobs_share_one_rule_and_one_computation() -> None:
@@ -114,3 +116,14 @@ def test_cron_jobs_share_one_rule_and_one_computation() -> None:
 def test_intervals_count_from_when_they_were_set() -> None:
     due = [timer(armed_at=NOON - HOUR + k * MINUTE, every=7200.0) for k in range(3)]
     assert [at(one, NOON).next_at for one in due] == [NOON + HOUR + k * MINUTE for k in range(3)]
+
+
+def test_terms_are_a_definition_without_what_is_the_jobs_own() -> None:
+    own = {"name", "task", "tags", "callback_url"}
+    fields = {one.name: one for one in msgspec.structs.fields(JobSpec) if one.name not in own}
+    terms = {one.name: one for one in msgspec.structs.fields(Terms)}
+    assert {name: (one.type, one.default) for name, one in terms.items()} == {
+        name: (one.type, one.default) for name, one in fields.items()
+    }
+    for statement in ("due_timers", "further_timers", "timers_of"):
+        assert f"v.spec - '{{{','.join(('name', 'task', 'tags', 'callback_url'))}}}'" in queries[statement]

@@ -5,9 +5,9 @@
 -- itself for it.
 
 -- name: due_timers
--- The next due timers of the given shards up to a horizon, at most so many a shard, with what firing needs.
--- One descent of the index for each shard: rows read follow the answer, not the number of jobs.
-select t.job_id, t.tenant, t.due_at, t.version, t.generation, t.shard, r.revision, r.spec::text as spec, r.armed_at,
+-- The next due timers of the given shards up to a horizon, at most so many a shard, with what firing needs: the
+-- terms of a job are its definition without what is its own, so that many jobs have the same. One descent of the index for each shard: rows read follow the answer, not the number of jobs.
+select t.job_id, t.tenant, t.due_at, t.version, t.generation, t.shard, r.revision, r.terms, r.armed_at,
        t.decided_through
 from unnest($1::smallint[]) as s (shard)
 cross join lateral (
@@ -17,7 +17,27 @@ cross join lateral (
     limit $3::integer
 ) t
 cross join lateral (
-    select v.revision, v.spec, v.armed_at
+    select v.revision, (v.spec - '{name,task,tags,callback_url}'::text[])::text as terms, v.armed_at
+    from detent.jobs j
+    join detent.job_revisions v on v.job_id = j.job_id and v.revision = j.revision
+    where j.job_id = t.job_id
+    offset 0
+) r;
+
+-- name: further_timers
+-- The same for shards of which timers are held already: those behind the last one held, in the order of the index.
+select t.job_id, t.tenant, t.due_at, t.version, t.generation, t.shard, r.revision, r.terms, r.armed_at,
+       t.decided_through
+from unnest($1::smallint[], $2::timestamptz[], $3::uuid[]) as s (shard, due_at, job_id)
+cross join lateral (
+    select d.* from detent.timers d
+    where d.shard = s.shard and d.status = 'scheduled' and d.due_at <= $4::timestamptz
+      and (d.due_at, d.job_id) > (s.due_at, s.job_id)
+    order by d.due_at, d.job_id
+    limit $5::integer
+) t
+cross join lateral (
+    select v.revision, (v.spec - '{name,task,tags,callback_url}'::text[])::text as terms, v.armed_at
     from detent.jobs j
     join detent.job_revisions v on v.job_id = j.job_id and v.revision = j.revision
     where j.job_id = t.job_id
@@ -26,12 +46,12 @@ cross join lateral (
 
 -- name: timers_of
 -- The scheduled timers among the given jobs, with what firing needs.
-select t.job_id, t.tenant, t.due_at, t.version, t.generation, t.shard, r.revision, r.spec::text as spec, r.armed_at,
+select t.job_id, t.tenant, t.due_at, t.version, t.generation, t.shard, r.revision, r.terms, r.armed_at,
        t.decided_through
 from unnest($1::uuid[]) as w (job_id)
 join detent.timers t on t.job_id = any(array[w.job_id]) and t.status || '' = 'scheduled'
 cross join lateral (
-    select v.revision, v.spec, v.armed_at
+    select v.revision, (v.spec - '{name,task,tags,callback_url}'::text[])::text as terms, v.armed_at
     from detent.jobs j
     join detent.job_revisions v on v.job_id = j.job_id and v.revision = j.revision
     where j.job_id = t.job_id
