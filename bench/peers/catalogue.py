@@ -52,7 +52,7 @@ PEERS = (
     Peer("Celery on Redis", "celery", 20_000, redis=True),
     Peer(
         "APScheduler 3", "apscheduler", 2_000, "select count(*) from apscheduler_jobs", "apscheduler_jobs",
-        processes=(1,), hears=False, lock="access exclusive", loaded_per_second=150,
+        processes=(1,), hears=False, lock="access exclusive", loaded_per_second=300,
     ),
 )  # fmt: skip
 

@@ -124,7 +124,7 @@ async def _late(
     if peer.hears:
         await stack.enter_async_context(_worker(command, env))
         await asyncio.sleep(1.0)
-    for patience in (1, 4):
+    for patience in (1, 4) if peer.hears else (3,):
         first = time.time() + patience * (start + order.n / peer.loaded_per_second)
         await _load(command, env, order.n, first, order.rate)
         if not peer.hears:
@@ -134,8 +134,6 @@ async def _late(
             break
         await _done(watch, peer, file, None, lines=order.n)
         os.truncate(file, 0)
-        if not peer.hears:
-            break
     if not in_time:
         raise RuntimeError("the jobs were made too late for their first instant")
     await asyncio.sleep(max(0.0, first - time.time()) + (order.n / order.rate if order.rate else 0.0))

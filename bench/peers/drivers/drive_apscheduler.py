@@ -1,25 +1,25 @@
-"""APScheduler 3: one process, jobs in PostgreSQL, run on its event loop. Two processes would run every job twice.
+"""APScheduler 3: one process, jobs in PostgreSQL, run by threads. Two processes would run every job twice.
 
 A running scheduler does not hear of jobs that another process makes, so it is started after they were made.
 """
 
 from __future__ import annotations
 
-import asyncio
 import os
 import sys
 from datetime import UTC, datetime
 
+from apscheduler.executors.pool import ThreadPoolExecutor
 from apscheduler.jobstores.sqlalchemy import SQLAlchemyJobStore
-from apscheduler.schedulers.asyncio import AsyncIOScheduler
 from apscheduler.schedulers.background import BackgroundScheduler
+from apscheduler.schedulers.blocking import BlockingScheduler
 from body import instants, write
 
 URL = os.environ["BENCH_URL"].replace("postgresql://", "postgresql+psycopg://")
 DEFAULTS = {"misfire_grace_time": None, "coalesce": False, "max_instances": 1_000_000}
 
 
-async def run(at: float) -> None:
+def run(at: float) -> None:
     write(at)
 
 
@@ -33,14 +33,17 @@ def load(n: int, first: float, rate: int) -> None:
     scheduler.shutdown()
 
 
-async def work() -> None:
-    scheduler = AsyncIOScheduler(jobstores={"default": SQLAlchemyJobStore(url=URL)}, job_defaults=DEFAULTS)
+def work() -> None:
+    scheduler = BlockingScheduler(
+        jobstores={"default": SQLAlchemyJobStore(url=URL)},
+        executors={"default": ThreadPoolExecutor(20)},
+        job_defaults=DEFAULTS,
+    )
     scheduler.start()
-    await asyncio.Event().wait()
 
 
 if __name__ == "__main__":
     if sys.argv[1] == "load":
         load(int(sys.argv[2]), float(sys.argv[3]), int(sys.argv[4]))
     else:
-        asyncio.run(work())
+        work()

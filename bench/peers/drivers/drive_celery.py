@@ -1,7 +1,6 @@
-"""Celery on Redis: one worker process, prefetching, without results. Four threads were its fastest pool in a drain.
+"""Celery on Redis: one worker process, prefetching, without results. Four threads were its fastest pool throughout.
 
-Jobs with an instant are held in the worker's memory until then, for which it must prefetch all of them, and run by
-the worker itself, with no pool between.
+Jobs with an instant are held in the worker's memory until then, for which it must prefetch all of them.
 """
 
 from __future__ import annotations
@@ -41,8 +40,7 @@ if __name__ == "__main__":
     if sys.argv[1] == "load":
         load(int(sys.argv[2]), float(sys.argv[3]), int(sys.argv[4]))
     else:
-        pool = ["solo"] if os.environ["BENCH_DELAYED"] == "1" else ["threads", "--concurrency", "4"]
         app.worker_main(
-            ["worker", "--pool", *pool, "--loglevel", "ERROR", "--without-gossip", "--without-mingle",
+            ["worker", "--pool", "threads", "--concurrency", "4", "--loglevel", "ERROR", "--without-gossip", "--without-mingle",
              "--without-heartbeat", "--hostname", f"w{os.getpid()}@bench"]
         )  # fmt: skip
