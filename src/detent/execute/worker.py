@@ -46,6 +46,8 @@ PREFETCH_PATIENCE = 1.0
 # How soon to look again while results pile up, or while no heartbeat gets through.
 HOLD_BACK = 0.01
 MISTRUST = 0.25
+# Decoding a claim holds up the loop, and with it what starts meanwhile: so large ones are taken in parts.
+AHEAD_BATCH = 250
 # The loop's timers count whole milliseconds: what waits for an instant must not come before it.
 TICK = 0.001
 # When stopping: how long cancelled attempts may take to end, and the store to take what is left to say.
@@ -218,7 +220,7 @@ class Worker(Service):
         """Take what is due soon, once nothing is due, into half of the free slots. What finds no room there
         is claimed when it is due: the answer is when to come back for the first of it.
         """
-        room = self._appetite.ahead(crew.running + len(crew.queue), len(crew.staged))
+        room = min(AHEAD_BATCH, self._appetite.ahead(crew.running + len(crew.queue), len(crew.staged)))
         staged, next_in = await self._port.claim_ahead(worker_id, self._config.pools, room)
         if self._lost:
             return 0
@@ -227,6 +229,8 @@ class Worker(Service):
             crew.handed_back.extend(claim for claim, _ in staged)
             return 0
         crew.stage(staged)
+        if len(staged) == AHEAD_BATCH:
+            return 0
         return None if next_in is None else min(self.every, next_in + TICK)
 
     async def _release(self) -> None:
