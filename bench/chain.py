@@ -74,7 +74,7 @@ async def _run(
         columns = [[value] for value in decide(timer, timer.due_at, 1, memo)]
         heard.clear()
         await _until(clock, timer.due_at)
-        if not await fire.fetch(*columns, node, "bench", datetime.now(UTC), timedelta(0)):
+        if not await fire.fetchval(*columns, node, "bench", datetime.now(UTC), timedelta(0)):
             raise RuntimeError(f"{timer.job_id} did not fire")
         await notify.fetch(QUEUE, "default")
         await heard.wait()

@@ -19,6 +19,7 @@ from bench.server import Connection, all_wait, connection
 from detent.fire.decide import decide
 from detent.fire.firer import BATCH
 from detent.model.ids import SHARDS, new_incarnation_id
+from detent.store.columns import column
 from detent.store.sql import Queries
 from detent.store.timers import DueTimer, Firing
 from detent.when.rule import NextFires
@@ -88,7 +89,7 @@ async def decided(c: Connection, n: int) -> list[list[list[Any]]]:
     firings: list[Firing] = [decide(DueTimer(*row), now, 1, memo) for row in rows]
     firings.sort(key=lambda firing: firing.job_id.bytes)
     return [
-        [list(column) for column in zip(*firings[start : start + BATCH], strict=True)]
+        [column(values) for values in zip(*firings[start : start + BATCH], strict=True)]
         for start in range(0, n, BATCH)
     ]
 

@@ -35,7 +35,7 @@ select gen_random_uuid(), gen_random_uuid(), at, at, now(), detent.rank(at, 2::s
 from (select clock_timestamp() + interval '1 second' + n * interval '100 microseconds' as at
       from generate_series(1, 20000) n) x
 """
-COUNTS = {"close_succeeded"}  # statements that answer how many rows, not which
+COUNTS = {"close_succeeded", "fire_batch"}  # statements that answer how many rows, not which
 HANDLES = 12  # rows that pass between the steps of a plan, for each row that it is about
 BLOCKS = 50
 ROUNDED = len(SHARDS)  # rows are averages of loops, one for each shard, that the server rounds

@@ -19,7 +19,7 @@ PARTITIONS = 20
 
 def check(reading: Reading, looked: int, reads: int) -> None:
     assert reading.rows <= reads * looked + PARTITIONS, reading
-    assert reading.handled <= 3 * reads * looked + PARTITIONS, reading
+    assert reading.handled <= 4 * reads * looked + PARTITIONS, reading
     assert reading.blocks <= 15 * reads * looked + 20 * PARTITIONS, reading
 
 

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from uuid import UUID
 
 from detent.model.ids import day_true
+from detent.store.columns import column
 from detent.store.database import Connection, Database, Record
 from detent.store.sql import Queries
 
@@ -88,13 +89,16 @@ async def fire(
     """Fire a batch in one transaction, at what the caller believes to be `now`, and no instant that lies
     further ahead than the lead; answers the jobs whose timer moved.
     """
-    columns = [list(column) for column in zip(*firings, strict=True)]
+    columns = [column(values) for values in zip(*firings, strict=True)]
     if isinstance(db, Database) and len(firings) > 1:
         # One that was undone because of one row is halved by who fires it: the others are on time.
         rows = await db.fetch(queries.fire_batch, *columns, node_id, tzdata, now, lead, patient=False)
     else:
         rows = await db.fetch(queries.fire_batch, *columns, node_id, tzdata, now, lead)
-    return {row["job_id"] for row in rows}
+    [(moved, told)] = rows
+    if moved == len(firings):
+        return {firing.job_id for firing in firings}
+    return set(told or ())
 
 
 async def park(db: Database, timer: DueTimer, reason: str, node_id: UUID, epoch: int, now: datetime) -> None:

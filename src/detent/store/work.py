@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import date, datetime, timedelta
-from typing import Any, NamedTuple
+from typing import NamedTuple
 from uuid import UUID
 
 from detent.model.ids import DEFAULT_TENANT
 from detent.model.work import Finished, LogChunk, WorkerInfo
+from detent.store.columns import column
 from detent.store.database import Connection, Database, Record
 from detent.store.sql import Queries
 
@@ -101,7 +102,7 @@ async def unknown_tasks(db: Database, handed_back: Sequence[tuple[UUID, str]], p
 async def close_waiting(
     db: Database, rows: Sequence[tuple[UUID, int, str, str | None]], error: str, reason: str
 ) -> set[Pair]:
-    columns = [list(column) for column in zip(*rows, strict=True)]
+    columns = [list(values) for values in zip(*rows, strict=True)]
     return {(row[0], row[1]) for row in await db.fetch(queries.close_waiting, *columns, error, reason)}
 
 
@@ -117,7 +118,7 @@ async def succeed(db: Database | Connection, batch: Sequence[Finished]) -> int:
         [claim.execution_id for claim in claims], [claim.attempt for claim in claims],
         [claim.token for claim in claims],
         [finished.started_us for finished in batch], [finished.finished_us for finished in batch],
-        _column(tuple([finished.result for finished in batch])),
+        column(tuple([finished.result for finished in batch])),
     )  # fmt: skip
     closed: int = row[0]
     return closed
@@ -128,19 +129,12 @@ async def put_back(db: Database | Connection, batch: Sequence[Returning]) -> set
 
 
 async def _batch(db: Database | Connection, query: str, batch: Sequence[Closing | Returning]) -> set[Pair]:
-    columns = [_column(column) for column in zip(*batch, strict=True)]
+    columns = [column(values) for values in zip(*batch, strict=True)]
     return set(map(tuple, await db.fetch(query, *columns)))
 
 
-def _column(values: tuple[Any, ...]) -> Sequence[Any]:
-    """A parameter of `unnest`, which makes up for missing elements with nulls: a column of nothing else is
-    sent as an empty array, since encoding one element costs as much as encoding a number.
-    """
-    return () if values.count(None) == len(values) else values
-
-
 async def recorded(db: Database, ended: Sequence[tuple[UUID, int, int, datetime]], since: date) -> set[Pair]:
-    columns = [list(column) for column in zip(*ended, strict=True)]
+    columns = [list(values) for values in zip(*ended, strict=True)]
     rows = await db.fetch(queries.recorded_attempts, *columns, since)
     return {(row[0], row[1]) for row in rows}
 

@@ -65,6 +65,7 @@ cross join lateral (
 -- The clock that the caller decided by must be this one: after a jump nothing is fired until both agree again.
 -- An instant may be staged: fired up to the lead before it comes, with not_before set. At most one of a job at a
 -- time: while the instant decided last lies ahead, the next one waits. See the statements that take it back.
+-- Answers how many moved, and which only if not all did: to decode each one costs as much as to encode it.
 with advanced as (
     update detent.timers t
     set due_at = f.next_at,
@@ -107,7 +108,8 @@ with advanced as (
            detent.rank(greatest(a.fire_at, a.decided_at), a.class), a.tenant, a.revision, a.class, a.ends_job, 'queued', 'schedule', a.pool
     from advanced a
 )
-select a.job_id, a.version + 1 as version from advanced a;
+select count(*) as moved, case when count(*) < cardinality($1::uuid[]) then array_agg(a.job_id) end as jobs
+from advanced a;
 
 -- name: park_timer
 -- Parks a timer whose rule raised or whose row cannot be written: it harms itself only, and says why. The
