@@ -20,7 +20,7 @@ from bench.processes import role, slots
 from bench.server import Connection, connection
 
 SLOTS = 10_000
-MANY_SLOTS = 40_000
+MANY_SLOTS = 120_000
 COPIED_PER_SECOND = 8000
 
 _LATE = """

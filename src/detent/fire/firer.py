@@ -44,7 +44,7 @@ IN_DOUBT = 0.25
 # How far ahead of its instant a fire may be committed: this, and the time that a crowd takes to be fired.
 LEAD = timedelta(seconds=0.3)
 LEAD_MOST = timedelta(seconds=3)
-LEAD_FIRES_PER_SECOND = 40_000
+LEAD_FIRES_PER_SECOND = 20_000
 # Timers are popped by our reading of the database's clock, which may be a little behind it.
 LEAD_MARGIN = timedelta(milliseconds=5)
 # With a crowd perhaps near, look again after this long: it may deserve a longer lead than what comes first.
