@@ -378,7 +378,7 @@ async def test_the_lead_grows_with_the_crowd(stage: Stage) -> None:
     for _ in range(4):
         await stage.jobs([now + 2 * SECOND] * 1_000, scheduled_at=now + 2 * SECOND)
     await firer._horizon.extend(range(256), now)
-    assert firer._lead(now) == firing.LEAD + SECOND / 10
+    assert firer._lead(now) == firing.LEAD + SECOND * 4_000 / firing.LEAD_FIRES_PER_SECOND
     assert firer._lead(now - MINUTE) == firing.LEAD
 
 
