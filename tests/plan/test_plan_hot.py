@@ -107,6 +107,7 @@ async def test_a_claim_ahead_reads_what_it_takes_of_what_is_due_soon(hot: Databa
         for name in ("claim", "upcoming"):
             await connection.execute(f"deallocate {name}")
         await trial.rollback()
+        await connection.execute("vacuum detent.live")  # or the dead rows lie at the head of others' lists
     assert taken.answered == 100
     assert taken.tables["live"] <= READS["claim"] * 100
     assert told.answered == 1
